@@ -1,0 +1,145 @@
+// POST, GET and DELETE on the MCP path. By the time a handler runs, the checks have found out who calls, what the client can
+// read, and which era the message belongs to.
+
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { isObject, isRequest } from '../jsonrpc.js'
+import type { RequestInfo } from '../principal.js'
+import { isStreaming } from '../protocol/methods/table.js'
+import type { ProtocolServer } from '../protocol/server.js'
+import type { Session } from '../protocol/session.js'
+import { DEFAULT_HTTP_VERSION, isHandshake } from '../revisions.js'
+import { HEADER } from './headers.js'
+import type { Refusal } from './refusal.js'
+import { ALLOW_STATELESS, notAllowed, refusal, refusals, refuse } from './refusal.js'
+import type { Exchanges, Mode, Payload } from './reply.js'
+import { header, mcpOf } from './request.js'
+import type { LiveSession, SessionTable } from './sessions.js'
+import type { KeepAlive } from './stream.js'
+import { SSE_HEADERS } from './stream.js'
+
+export interface EndpointOptions {
+  responseMode: Mode
+  stateless: boolean
+  maxStreams: number
+}
+
+type Answer = NonNullable<Payload> | FastifyReply
+
+export function createEndpoint (server: ProtocolServer, sessions: SessionTable, exchanges: Exchanges, keepAlive: KeepAlive, options: EndpointOptions) {
+  const { responseMode, stateless, maxStreams } = options
+
+  async function post (request: FastifyRequest, reply: FastifyReply): Promise<Answer> {
+    const message = request.body
+    if (mcpOf(request).modern) return postModern(request, reply)
+    if (stateless) return postStateless(request, reply)
+    if (isRequest(message) && message.method === 'initialize') return postInitialize(request, reply)
+    const live = await findSession(request)
+    if ('status' in live) return refuse(reply, live)
+    return answer(request, reply, live.session, live.release)
+  }
+
+  /** A 2026 request carries all that it needs. A notification has nothing to act on: it is taken and dropped. */
+  function postModern (request: FastifyRequest, reply: FastifyReply): Answer | Promise<Answer> {
+    if (!isRequest(request.body)) return accepted(reply)
+    return answer(request, reply, server.createSession({ transport: 'http', register: false }))
+  }
+
+  /** The handshake era without sessions: every request is served as if its handshake had been made. */
+  function postStateless (request: FastifyRequest, reply: FastifyReply): Answer | Promise<Answer> {
+    const { body } = request
+    const version = header(request, HEADER.protocolVersion)
+    const preinitialized = isRequest(body) && body.method === 'initialize' ? undefined : isHandshake(version) ? version : DEFAULT_HTTP_VERSION
+    return answer(request, reply, server.createSession({ transport: 'http', register: false, preinitialized }))
+  }
+
+  async function postInitialize (request: FastifyRequest, reply: FastifyReply): Promise<Answer> {
+    const session = await sessions.draft('http', mcpOf(request).principal)
+    const answered = await answer(request, reply, session)
+    if (!session.initialized) return answered
+    const refused = await sessions.keep(session)
+    if (refused !== undefined) return refuse(reply, refused)
+    void reply.header(HEADER.sessionId, session.record.id)
+    return answered
+  }
+
+  async function get (request: FastifyRequest, reply: FastifyReply): Promise<Answer> {
+    if (stateless) return refuse(reply, notAllowed(ALLOW_STATELESS))
+    if (!mcpOf(request).acceptsSse) return refuse(reply, refusals.getNeedsSse)
+    // Clients probe like this and give up on a 400: there is no stream outside a session.
+    if (header(request, HEADER.sessionId) === undefined) return refuse(reply, notAllowed('POST, DELETE'))
+    const live = await findSession(request)
+    if ('status' in live) return refuse(reply, live)
+    try {
+      if (keepAlive.size >= maxStreams) return refuse(reply, refusals.tooManyStreams)
+      const stream = await sessions.openStream(live)
+      if (stream === undefined) return refuse(reply, refusals.streamOpen)
+      reply.raw.once('close', () => stream.destroy())
+      return reply.headers(SSE_HEADERS).send(stream)
+    } finally {
+      live.release()
+    }
+  }
+
+  async function del (request: FastifyRequest, reply: FastifyReply): Promise<Answer> {
+    if (stateless) return refuse(reply, notAllowed(ALLOW_STATELESS))
+    const live = await findSession(request)
+    if ('status' in live) return refuse(reply, live)
+    await sessions.end(live.session.record.id)
+    live.release()
+    return reply.code(200).send()
+  }
+
+  /** The session that a request names, taken into use; or why not. */
+  async function findSession (request: FastifyRequest): Promise<LiveSession | Refusal> {
+    const id = header(request, HEADER.sessionId)
+    if (id === undefined || id === '') return refusals.sessionRequired
+    const live = await sessions.acquire(id, 'http', mcpOf(request).principal)
+    if (live === undefined) return refusals.sessionNotFound
+    const version = header(request, HEADER.protocolVersion)
+    const negotiated = live.session.record.version
+    if (isHandshake(version) && version !== negotiated) {
+      live.release()
+      return refusal(400, `MCP-Protocol-Version ${version} does not match the negotiated version ${negotiated}`)
+    }
+    return live
+  }
+
+  /** @param done called when the session is no longer needed */
+  async function answer (request: FastifyRequest, reply: FastifyReply, session: Session, done = (): void => {}): Promise<Answer> {
+    const { body: message } = request
+    const { principal, acceptsJson, acceptsSse, modern } = mcpOf(request)
+    const info: RequestInfo = {
+      transport: 'http',
+      headers: request.raw.headers,
+      sessionId: session.record.id || undefined,
+      clientInfo: session.record.clientInfo,
+      principal,
+      raw: request
+    }
+    const batch = Array.isArray(message)
+    if (batch ? message.length > 0 && !message.some(isRequest) : !isRequest(message)) {
+      await session.handle(message, { principal, request: info }).finally(done)
+      return accepted(reply)
+    }
+    const listens = modern && isObject(message) && message.method === 'subscriptions/listen'
+    if (listens && !acceptsSse) return refuse(reply, refusals.listenNeedsSse)
+    if (listens && keepAlive.size >= maxStreams) return refuse(reply, refusals.tooManyStreams)
+    const streams = batch ? message.some(isStreaming) : isStreaming(message)
+    const mode = modeOf(acceptsJson, acceptsSse, streams, listens)
+    return await exchanges.run({ reply, session, message, mode, principal, request: info, abortOnLeave: modern, done }) ?? reply.send()
+  }
+
+  function modeOf (acceptsJson: boolean, acceptsSse: boolean, streams: boolean, listens: boolean): Mode {
+    if (listens) return 'sse'
+    if (!acceptsSse) return 'json'
+    if (responseMode === 'json') return 'json'
+    if (!acceptsJson) return 'sse'
+    return streams ? responseMode : 'json'
+  }
+
+  return { post, get, delete: del }
+}
+
+function accepted (reply: FastifyReply): FastifyReply {
+  return reply.code(202).send()
+}

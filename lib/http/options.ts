@@ -1,0 +1,147 @@
+// The plugin's options: checked and given their defaults once, at registration. An unknown option is refused by name.
+
+import { z } from 'zod'
+import type { Authenticator } from '../auth/authenticator.js'
+import type { TokenMap } from '../auth/tokens.js'
+import { TokenAuth } from '../auth/tokens.js'
+import type { Backplane } from '../backplane/index.js'
+import { InvalidOptionError } from '../errors.js'
+import type { LogLevel } from '../layer/context.js'
+import type { Layer, LayerOptions } from '../layer/layer.js'
+import type { PrincipalResolver } from '../principal.js'
+import { isLevel } from '../protocol/log-levels.js'
+
+/** Static tokens: specs `TOKEN[:ROLES[:ID]]`, or a map from token to roles or principal. */
+export interface TokenOptions {
+  tokens: readonly string[] | TokenMap
+  /** Refuse callers without a valid token; else they are anonymous. @default true */
+  required?: boolean
+}
+
+export interface CloudgMcpOptions {
+  /** What is served. @default a new layer made from `serverInfo` and `instructions`, decorated as `app.mcp` */
+  layer?: Layer
+  /** @default { name: 'cloudg-mcp', version: '0.0.0' } */
+  serverInfo?: { name: string, version: string, title?: string, description?: string, websiteUrl?: string, icons?: LayerOptions['icons'] }
+  /** Told to the model by clients that do so. @default none */
+  instructions?: string
+  /** Behind Fastify's `prefix`; served with and without a trailing slash. @default '/mcp' */
+  path?: string
+  /** Given by Fastify. */
+  prefix?: string
+  /** `false` turns it off. @default '/healthz' */
+  healthPath?: string | false
+  /** The base URL that clients use, when a proxy stands in front. @default none */
+  publicUrl?: string
+  /** Patterns with `*`. @default the loopback names on a loopback bind; none are checked elsewhere */
+  allowedHosts?: readonly string[]
+  /** Patterns with `*`. @default the loopback origins */
+  allowedOrigins?: readonly string[]
+  /** Origins whose pages may read answers; turns CORS on for these routes alone. @default [] */
+  corsOrigins?: readonly string[]
+  /** Static tokens, or anything that turns credentials into principals. @default none: everybody is anonymous */
+  auth?: TokenOptions | Authenticator
+  /** May see and replace the principal. @default built in */
+  principalResolver?: PrincipalResolver
+  /** `auto`: JSON unless something is streamed; `json`: never SSE, except listen. @default 'sse' */
+  responseMode?: 'sse' | 'auto' | 'json'
+  /** The handshake era without sessions. @default false */
+  stateless?: boolean
+  /** @default 4194304 */
+  maxBodyBytes?: number
+  /** ms without a request, a call in flight or an open stream. @default 3600000 */
+  sessionIdleTimeout?: number
+  /** @default 1000 */
+  maxSessions?: number
+  /** Anonymous callers are one principal. @default 100 */
+  maxSessionsPerPrincipal?: number
+  /** Open SSE streams; above it 503. @default 512 */
+  maxStreams?: number
+  /** ms of silence on a stream before a comment. @default 15000 */
+  keepAliveInterval?: number
+  /** Entries of a list page; 0 for one page. @default 100 */
+  pageSize?: number
+  /** Cache hints of 2026 results; `ttl` in ms. @default { ttl: 0, scope: 'private' } */
+  cache?: { ttl?: number, scope?: 'public' | 'private' }
+  /** Threshold of handshake sessions until `logging/setLevel`. @default 'info' */
+  defaultLogLevel?: LogLevel
+  /** What several processes share. @default in memory */
+  backplane?: Backplane
+  /** ms that calls in flight get when the app closes. @default 500 */
+  closeGrace?: number
+  /** Put the text of unexpected errors into answers: for development. @default false */
+  exposeErrors?: boolean
+}
+
+const positive = z.number().int().positive()
+const count = z.number().int().nonnegative()
+const path = z.string().regex(/^\/[^\s?#*:]*$/, 'a path that starts with /')
+const patterns = z.array(z.string().min(1))
+const callable = (what: string) => z.custom<any>((value) => typeof value === 'function', `a function (${what})`)
+const withMethods = (what: string, ...methods: string[]) => z.custom<any>(
+  (value) => typeof value === 'object' && value !== null && methods.every((method) => typeof (value as any)[method] === 'function'), what)
+
+const icons = z.array(z.looseObject({ src: z.string() }))
+const schema = z.strictObject({
+  layer: withMethods('a layer: createLayer(), or an adapter', 'list', 'callTool', 'onChange', 'viewOf').optional(),
+  serverInfo: z.strictObject({
+    name: z.string().min(1), version: z.string().min(1), title: z.string().optional(), description: z.string().optional(), websiteUrl: z.url().optional(), icons: icons.optional()
+  }).default({ name: 'cloudg-mcp', version: '0.0.0' }),
+  instructions: z.string().optional(),
+  path: path.default('/mcp'),
+  prefix: z.string().default(''),
+  logLevel: z.string().optional(),
+  logSerializers: z.any().optional(),
+  healthPath: z.union([z.literal(false), path]).default('/healthz'),
+  publicUrl: z.url({ protocol: /^https?$/ }).optional(),
+  allowedHosts: patterns.optional(),
+  allowedOrigins: patterns.optional(),
+  corsOrigins: patterns.default([]),
+  auth: z.union([
+    z.strictObject({ tokens: z.union([z.array(z.string()), z.record(z.string(), z.any())]), required: z.boolean().optional() }),
+    withMethods('`{ tokens }` or an Authenticator', 'authenticate')
+  ]).optional(),
+  principalResolver: callable('RequestInfo => Principal').optional(),
+  responseMode: z.enum(['sse', 'auto', 'json']).default('sse'),
+  stateless: z.boolean().default(false),
+  maxBodyBytes: positive.default(4 * 1024 * 1024),
+  sessionIdleTimeout: positive.default(3_600_000),
+  maxSessions: positive.default(1000),
+  maxSessionsPerPrincipal: positive.default(100),
+  maxStreams: positive.default(512),
+  keepAliveInterval: positive.default(15_000),
+  pageSize: count.default(100),
+  cache: z.strictObject({ ttl: count.default(0), scope: z.enum(['public', 'private']).default('private') }).default({ ttl: 0, scope: 'private' }),
+  defaultLogLevel: z.custom<LogLevel>(isLevel, 'a syslog level such as `info`').default('info'),
+  backplane: withMethods('redisBackplane() or another Backplane', 'createSession', 'publish').optional(),
+  closeGrace: count.default(500),
+  exposeErrors: z.boolean().default(false)
+})
+
+export type Options = Readonly<Omit<z.output<typeof schema>, 'auth' | 'layer' | 'backplane' | 'principalResolver'>> & {
+  readonly layer: Layer | undefined
+  readonly backplane: Backplane | undefined
+  readonly principalResolver: PrincipalResolver | undefined
+  readonly authenticator: Authenticator | undefined
+}
+
+/** @throws CLOUDG_MCP_ERR_INVALID_OPTION naming the option and what was expected */
+export function normalizeOptions (given: CloudgMcpOptions): Options {
+  const parsed = schema.safeParse(given)
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues
+    const where = issue!.code === 'unrecognized_keys' ? issue!.keys.join(', ') : issue!.path.join('.')
+    throw new InvalidOptionError(issue!.code === 'unrecognized_keys'
+      ? `unknown option ${[...issue!.path, where].join('.')}`
+      : `option ${where}: ${issue!.message}`)
+  }
+  const { auth, ...options } = parsed.data
+  return Object.freeze({ ...options, authenticator: toAuthenticator(auth) } as Options)
+}
+
+function toAuthenticator (auth: CloudgMcpOptions['auth']): Authenticator | undefined {
+  if (auth === undefined) return undefined
+  if ('authenticate' in auth) return auth
+  const tokens = new TokenAuth(auth.tokens, auth)
+  return tokens.size === 0 ? undefined : tokens
+}

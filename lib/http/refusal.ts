@@ -1,0 +1,100 @@
+// A refused request: the status, the JSON-RPC body and the headers that say why. All refusals of our paths are made
+// here, those of Fastify itself (parsing, limits, other plugins' hooks) included.
+
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+import type { RequestId } from '../jsonrpc.js'
+import { codes, encode, failure, RpcError } from '../jsonrpc.js'
+
+export interface Refusal {
+  readonly status: number
+  readonly code: number
+  readonly message: string
+  readonly data?: unknown
+  readonly headers?: Readonly<Record<string, string>>
+  /** `null` where it could not be read. @default null */
+  readonly id?: RequestId | null
+}
+
+const JSON_TYPE = 'application/json'
+export const ALLOW = 'GET, POST, DELETE'
+export const ALLOW_STATELESS = 'POST'
+
+export function refusal (status: number, message: string, more: Partial<Refusal> = {}): Refusal {
+  return { status, code: codes.invalidRequest, message, ...more }
+}
+
+export const refusals = {
+  invalidHost: refusal(421, 'Invalid Host header', { headers: { connection: 'close' } }),
+  invalidOrigin: refusal(403, 'Forbidden: invalid Origin', { headers: { connection: 'close' } }),
+  contentType: refusal(415, 'Content-Type must be application/json'),
+  notAcceptable: refusal(406, 'Not Acceptable: accept application/json or text/event-stream'),
+  getNeedsSse: refusal(406, 'Not Acceptable: GET requires Accept: text/event-stream'),
+  listenNeedsSse: refusal(406, 'subscriptions/listen requires Accept: text/event-stream'),
+  parseError: refusal(400, 'Parse error', { code: codes.parseError }),
+  invalidRequest: refusal(400, 'Invalid Request'),
+  bodyTooLarge: refusal(413, 'Request body too large', { headers: { connection: 'close' } }),
+  sessionRequired: refusal(400, 'Bad Request: Mcp-Session-Id header is required'),
+  sessionNotFound: refusal(404, 'Session not found'),
+  streamOpen: refusal(409, 'Conflict: a GET stream is already open for this session'),
+  tooManySessions: refusal(503, 'Too many sessions', { headers: { 'retry-after': '10' } }),
+  tooManyOwnSessions: refusal(503, 'Too many sessions for this caller', { headers: { 'retry-after': '10' } }),
+  tooManyStreams: refusal(503, 'Too many open streams', { headers: { 'retry-after': '10' } }),
+  internal: refusal(500, 'Internal error', { code: codes.internalError })
+} as const
+
+export function notAllowed (allow: string): Refusal {
+  return refusal(405, 'Method Not Allowed', { headers: { allow } })
+}
+
+/** An error of the protocol, under the HTTP status that it has before anything was dispatched. */
+export function fromRpcError (error: RpcError, id: RequestId | null, status = 400): Refusal {
+  return { status, code: error.code, message: error.message, data: error.data, id }
+}
+
+/** Answers with a refusal. HTTP/2 has no connection headers. */
+export function refuse (reply: FastifyReply, { status, code, message, data, headers, id = null }: Refusal): FastifyReply {
+  void reply.code(status).header('content-type', JSON_TYPE)
+  for (const name in headers) {
+    if (name !== 'connection' || reply.raw.req?.httpVersionMajor === 1) void reply.header(name, headers[name])
+  }
+  return reply.send(encode(failure(id, { code, message, data })))
+}
+
+/** Thrown where a refusal cannot be sent directly: in the body parser. */
+export class RefusalError extends Error {
+  readonly refusal: Refusal
+  readonly statusCode: number
+
+  constructor (given: Refusal) {
+    super(given.message)
+    this.refusal = given
+    this.statusCode = given.status
+  }
+}
+
+const known = new Map<string, Refusal>([
+  ['FST_ERR_CTP_BODY_TOO_LARGE', refusals.bodyTooLarge],
+  ['FST_ERR_CTP_INVALID_MEDIA_TYPE', refusals.contentType],
+  ['FST_ERR_CTP_EMPTY_JSON_BODY', refusals.parseError],
+  ['FST_ERR_CTP_INVALID_CONTENT_LENGTH', refusal(400, 'Invalid Content-Length', { headers: { connection: 'close' } })]
+])
+
+/** The scope's error handler. A foreign error (rate limit, pressure) keeps its status; its headers are on the reply already. */
+export function handleError (error: FastifyError | RefusalError, request: FastifyRequest, reply: FastifyReply): void {
+  if (error instanceof RefusalError) {
+    refuse(reply, error.refusal)
+    return
+  }
+  const ours = known.get(error.code)
+  if (ours !== undefined) {
+    refuse(reply, ours)
+    return
+  }
+  const status = error.statusCode ?? 500
+  if (status >= 400 && status < 500) {
+    refuse(reply, refusal(status, error.message))
+  } else {
+    request.log.error({ err: error }, 'an MCP request failed')
+    refuse(reply, status === 503 ? refusal(503, 'Service Unavailable', { code: codes.internalError }) : { ...refusals.internal, status })
+  }
+}

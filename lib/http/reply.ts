@@ -1,0 +1,174 @@
+// One exchange: a message goes to a session, and what comes back becomes the payload of the HTTP response.
+// SSE is committed late: until the first notification has had a turn of the event loop, or 100 ms have passed, the answer
+// may still be one string with a Content-Length, or JSON with a status of its own.
+
+import type { Readable } from 'node:stream'
+import type { FastifyReply } from 'fastify'
+import type { Reply } from '../jsonrpc.js'
+import { codes, encode, encodeBytes, failure, replyId } from '../jsonrpc.js'
+import type { Principal, RequestInfo } from '../principal.js'
+import type { Session } from '../protocol/session.js'
+import { EventStream, frame, SSE_HEADERS } from './stream.js'
+import type { KeepAlive } from './stream.js'
+
+/** The body of a response; nothing for an empty one. */
+export type Payload = string | Buffer | Readable | undefined
+
+/** `json`: no stream; `sse`: one; `auto`: one if there is something to stream. */
+export type Mode = 'json' | 'sse' | 'auto'
+
+export interface ExchangeOptions {
+  reply: FastifyReply
+  session: Session
+  message: unknown
+  mode: Mode
+  principal: Principal
+  request: RequestInfo
+  /** The client's leaving aborts the work (2026, and every listen). */
+  abortOnLeave: boolean
+  /** Called when the exchange is over, however it ended. */
+  done: () => void
+}
+
+// Errors of the 2026 era whose HTTP status the specification fixes.
+const fixedStatus = new Map<number, number>([
+  [codes.methodNotFound, 404],
+  [codes.missingClientCapability, 400],
+  [codes.headerMismatch, 400],
+  [codes.unsupportedVersion, 400]
+])
+
+const COMMIT_AFTER = 100
+const MAX_BUFFERED = 64 * 1024
+
+/** Exchanges that are under way, so that a closing server can end them. */
+export class Exchanges {
+  readonly #keepAlive: KeepAlive
+  readonly #open = new Set<Exchange>()
+
+  constructor (keepAlive: KeepAlive) {
+    this.#keepAlive = keepAlive
+  }
+
+  get size (): number { return this.#open.size }
+
+  /** Resolves to the payload of the response; status and headers are on the reply by then. */
+  run (options: ExchangeOptions): Promise<Payload> {
+    const exchange = new Exchange(options, this.#keepAlive, () => this.#open.delete(exchange))
+    this.#open.add(exchange)
+    return exchange.run()
+  }
+
+  /** Ends all work within `grace` ms: what is not answered by then is aborted, and its client told. */
+  async close (grace: number): Promise<void> {
+    const deadline = Date.now() + grace
+    while (this.#open.size > 0 && Date.now() < deadline) {
+      const late = new Promise<void>((resolve) => { setTimeout(resolve, deadline - Date.now()) })
+      await Promise.race([late, ...Array.from(this.#open, (exchange) => exchange.done)])
+    }
+    for (const exchange of this.#open) exchange.shutDown()
+  }
+}
+
+class Exchange {
+  readonly #options: ExchangeOptions
+  readonly #keepAlive: KeepAlive
+  readonly #forget: () => void
+  readonly done: Promise<void>
+  #markDone!: () => void
+  #respond!: (payload: Payload) => void
+  #frames: string[] = []
+  #buffered = 0
+  #stream: EventStream | undefined
+  #timer: NodeJS.Timeout | undefined
+  #responded = false
+  #shutDown = false
+
+  constructor (options: ExchangeOptions, keepAlive: KeepAlive, forget: () => void) {
+    this.#options = options
+    this.#keepAlive = keepAlive
+    this.#forget = forget
+    this.done = new Promise((resolve) => { this.#markDone = resolve })
+  }
+
+  run (): Promise<Payload> {
+    const { reply, session, message, mode, principal, request } = this.#options
+    return new Promise((resolve, reject) => {
+      this.#respond = resolve
+      reply.raw.once('close', this.#onClose)
+      const sink = mode === 'json' ? undefined : this.#sink
+      if (mode !== 'json') this.#timer = setTimeout(this.#commit, COMMIT_AFTER)
+      session.handle(message, { sink, principal, request }).then((answer) => this.#finish(answer), reject).finally(() => {
+        clearTimeout(this.#timer)
+        this.#forget()
+        this.#options.done()
+        this.#markDone()
+      })
+    })
+  }
+
+  /** The server closes: the work is aborted, and a client that waits is told. */
+  shutDown (): void {
+    this.#shutDown = true
+    this.#options.session.close(new Error('The server is shutting down'))
+  }
+
+  readonly #sink = (notification: object): void | Promise<void> => {
+    if (this.#stream !== undefined) return this.#stream.send(notification)
+    const text = frame(notification)
+    if (this.#frames.push(text) === 1) setImmediate(this.#commit)
+    this.#buffered += text.length
+    if (this.#buffered > MAX_BUFFERED) this.#commit()
+    return undefined
+  }
+
+  /** From here on it is a stream of events, with status 200. */
+  readonly #commit = (): void => {
+    if (this.#responded) return
+    this.#stream = new EventStream(this.#keepAlive, this.#frames.length === 0 ? undefined : this.#frames.join(''))
+    this.#stream.onDrop = () => this.#options.reply.log.warn('a client reads its stream too slowly: notifications are dropped')
+    this.#frames = []
+    this.#answer(this.#stream, SSE_HEADERS)
+  }
+
+  #finish (answer: Reply | Reply[] | undefined): void {
+    const { mode, message, session } = this.#options
+    const replies = this.#shutDown && answer === undefined
+      ? [failure(replyId(message), { code: codes.internalError, message: 'The server is shutting down' })]
+      : answer === undefined ? [] : Array.isArray(answer) ? answer : [answer]
+    if (this.#stream !== undefined) {
+      this.#stream.finish(replies.map(frame).join(''))
+      return
+    }
+    if (this.#responded) return
+    const only = replies.length === 1 && !Array.isArray(answer) ? replies[0]! : undefined
+    const status = session.era === 'modern' && only !== undefined && 'error' in only ? fixedStatus.get(only.error.code) : undefined
+    const asJson = mode === 'json' || (this.#frames.length === 0 && (mode === 'auto' || status !== undefined))
+    if (!asJson) {
+      this.#answer(this.#frames.join('') + replies.map(frame).join(''), SSE_HEADERS)
+    } else if (replies.length === 0) {
+      void this.#options.reply.code(202)
+      this.#answer(undefined, {})
+    } else {
+      if (status !== undefined) void this.#options.reply.code(status)
+      this.#answer(only === undefined ? `[${replies.map(encode).join(',')}]` : encodeBytes(only), { 'content-type': 'application/json' })
+    }
+  }
+
+  #answer (payload: Payload, headers: Record<string, string>): void {
+    const { reply } = this.#options
+    this.#responded = true
+    for (const name in headers) void reply.header(name, headers[name])
+    this.#respond(payload)
+  }
+
+  readonly #onClose = (): void => {
+    const { reply, session, abortOnLeave } = this.#options
+    if (reply.raw.writableFinished) return
+    clearTimeout(this.#timer)
+    if (abortOnLeave) session.close(new Error('The client has gone'))
+    if (this.#responded) return
+    this.#responded = true
+    this.#respond(undefined)
+  }
+}

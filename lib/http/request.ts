@@ -1,0 +1,34 @@
+// What the checks find out about a request, for those that come after them.
+
+import type { FastifyRequest } from 'fastify'
+import type { Principal } from '../principal.js'
+import { anonymous } from '../principal.js'
+import type { Repeated } from './headers.js'
+import { headerValue } from './headers.js'
+
+const kMcp = Symbol('cloudg-mcp.request')
+
+export interface McpRequest {
+  repeated: Repeated | undefined
+  principal: Principal
+  acceptsJson: boolean
+  acceptsSse: boolean
+  /** A 2026 message, by its envelope or its version header. */
+  modern: boolean
+}
+
+/** For `decorateRequest`, which wants every request to have the same shape. */
+export const decoration = kMcp
+
+export function beginRequest (request: FastifyRequest, repeated: Repeated | undefined): void {
+  (request as any)[kMcp] = { repeated, principal: anonymous, acceptsJson: false, acceptsSse: false, modern: false } satisfies McpRequest
+}
+
+export function mcpOf (request: FastifyRequest): McpRequest {
+  return (request as any)[kMcp]
+}
+
+/** A header that means one thing, with equal repetitions collapsed. */
+export function header (request: FastifyRequest, name: string): string | undefined {
+  return headerValue(request.raw.headers, name, mcpOf(request).repeated)
+}

@@ -1,0 +1,117 @@
+// JSON-RPC 2.0 as MCP uses it: message shapes, ids, the one table of codes, and how a reply becomes text.
+// Contract: https://www.jsonrpc.org/specification, MCP "Base protocol".
+
+/** A request id. Its type is kept: `1` and `"1"` are two ids. */
+export type RequestId = string | number
+
+export interface RpcRequest { jsonrpc: '2.0', id: RequestId, method: string, params?: Params }
+export interface RpcNotification { jsonrpc: '2.0', method: string, params?: Params }
+export interface RpcResult { jsonrpc: '2.0', id: RequestId, result: Result }
+export interface RpcFailure { jsonrpc: '2.0', id: RequestId | null, error: { code: number, message: string, data?: unknown } }
+export type Reply = RpcResult | RpcFailure
+export type Params = Record<string, any>
+export type Result = Record<string, any>
+
+export const codes = {
+  parseError: -32700,
+  invalidRequest: -32600,
+  methodNotFound: -32601,
+  invalidParams: -32602,
+  internalError: -32603,
+  resourceNotFound: -32002,
+  headerMismatch: -32020,
+  missingClientCapability: -32021,
+  unsupportedVersion: -32022,
+  // An application's own codes live outside the ranges that JSON-RPC and MCP reserve.
+  accessDenied: -31001,
+  rateLimited: -31029
+} as const
+
+/** An answer that is an error on the wire. Thrown inside the engine, never out of it. */
+export class RpcError extends Error {
+  readonly code: number
+  readonly data: unknown
+
+  constructor (code: number, message: string, data?: unknown) {
+    super(message)
+    this.name = 'RpcError'
+    this.code = code
+    this.data = data
+  }
+}
+
+/** Strings and safe integers. A fraction or an integer beyond 2^53 could not be echoed unchanged. */
+export function isRequestId (value: unknown): value is RequestId {
+  return typeof value === 'string' || (typeof value === 'number' && Number.isSafeInteger(value))
+}
+
+export function isObject (value: unknown): value is Record<string, any> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** The id to answer under: the message's own when it is one, else `null`. */
+export function replyId (message: unknown): RequestId | null {
+  const id = isObject(message) ? message.id : undefined
+  return isRequestId(id) ? id : null
+}
+
+/** A message that wants an answer: it has a method and an id (which may still be a bad one). */
+export function isRequest (message: unknown): message is RpcRequest {
+  return isObject(message) && 'method' in message && 'id' in message
+}
+
+export function failure (id: RequestId | null, error: { code: number, message: string, data?: unknown }): RpcFailure {
+  const { code, message, data } = error
+  return { jsonrpc: '2.0', id, error: data === undefined || data === null ? { code, message } : { code, message, data } }
+}
+
+export function notification (method: string, params?: Params): RpcNotification {
+  return params === undefined ? { jsonrpc: '2.0', method } : { jsonrpc: '2.0', method, params }
+}
+
+// A result or notification that goes out more than once is turned into text once (list pages, fan-out).
+const encoded = new WeakMap<object, Encoded>()
+interface Encoded { text: string, bytes?: Buffer }
+
+/** Remembers the JSON text of `value`, which must not change after this. */
+export function remember<T extends object> (value: T): T {
+  encoded.set(value, { text: JSON.stringify(value) })
+  return value
+}
+
+/** JSON text of a message; a remembered result is spliced in, not serialised again. */
+export function encode (message: object): string {
+  const known = encoded.get(message)
+  if (known !== undefined) return known.text
+  const { id, result } = message as RpcResult
+  if (result !== undefined && typeof result === 'object' && result !== null) {
+    const text = encoded.get(result)?.text ?? JSON.stringify(result)
+    return `{"jsonrpc":"2.0","id":${typeof id === 'number' ? id : JSON.stringify(id)},"result":${text}}`
+  }
+  return JSON.stringify(message)
+}
+
+/** Like {@link encode}, as bytes where the result is remembered: a long list is copied, not encoded. */
+export function encodeBytes (message: object): string | Buffer {
+  const { id, result } = message as RpcResult
+  const known = result === undefined || result === null ? undefined : encoded.get(result)
+  if (known === undefined) return encode(message)
+  const bytes = known.bytes ??= Buffer.from(known.text)
+  const head = `{"jsonrpc":"2.0","id":${typeof id === 'number' ? id : JSON.stringify(id)},"result":`
+  const start = Buffer.byteLength(head)
+  const out = Buffer.allocUnsafe(start + bytes.length + 1)
+  out.write(head)
+  bytes.copy(out, start)
+  out[out.length - 1] = 0x7d // }
+  return out
+}
+
+// JSON leaves these raw; line-based readers of SSE and stdio take them for line ends and truncate the message.
+const lineEnds = /[\u0085\u2028\u2029]/
+const allLineEnds = /[\u0085\u2028\u2029]/g
+
+/** JSON text that no reader of lines can break. */
+export function oneLine (json: string): string {
+  if (!lineEnds.test(json)) return json
+  return json.replace(allLineEnds, (char) => '\\u' + char.charCodeAt(0).toString(16).padStart(4, '0'))
+}

@@ -1,0 +1,127 @@
+// The ctx that a handler gets. It says what the handler may know and do; how it is done is behind CallPort,
+// which the protocol engine implements for every request.
+
+import type { Principal, RequestInfo } from '../principal.js'
+import { localUser } from '../principal.js'
+import type { Era, Version } from '../revisions.js'
+import type { ResourceContents, ResourceLink, Annotations } from './content.js'
+
+export const LOG_LEVELS = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency'] as const
+export type LogLevel = typeof LOG_LEVELS[number]
+
+/** The part of a pino logger that is used. */
+export interface Logger {
+  debug: (...args: any[]) => void
+  info: (...args: any[]) => void
+  warn: (...args: any[]) => void
+  error: (...args: any[]) => void
+  child?: (bindings: Record<string, unknown>) => Logger
+}
+
+export const silent: Logger = { debug () {}, info () {}, warn () {}, error () {} }
+
+/** What the engine offers to one call. */
+export interface CallPort {
+  readonly principal: Principal
+  readonly request: RequestInfo
+  readonly requestId: string | number
+  readonly era: Era
+  readonly protocolVersion: Version
+  readonly clientCapabilities: Readonly<Record<string, any>>
+  readonly signal: AbortSignal
+  readonly log: Logger
+  /** Aborts the signal; the call itself is answered. */
+  stop (reason: Error): void
+  progress (progress: number, total?: number, message?: string): Promise<void>
+  notifyLog (level: string, data: unknown, logger?: string): Promise<void>
+}
+
+export interface LinkOptions { title?: string, description?: string, mimeType?: string, size?: number, annotations?: Annotations }
+
+export interface Notify {
+  /** A log message for the client, if it asked for messages of this level. An unknown level counts as `info`. */
+  log: (level: LogLevel | (string & {}), data: unknown, logger?: string) => Promise<void>
+}
+
+/** Reads a resource of the layer that the call belongs to. */
+export type ResourceReader = (uri: string, port: CallPort) => Promise<ResourceContents[]>
+
+export class Context {
+  readonly #port: CallPort
+  readonly #read: ResourceReader
+  #links: ResourceLink[] | undefined
+
+  constructor (port: CallPort, read: ResourceReader) {
+    this.#port = port
+    this.#read = read
+  }
+
+  /** Who calls. Resolved anew for every request. */
+  get principal (): Principal { return this.#port.principal }
+  /** Transport, headers, session id and client info of the request. */
+  get request (): RequestInfo { return this.#port.request }
+  /** The JSON-RPC id of the request, with its type. */
+  get requestId (): string | number { return this.#port.requestId }
+  get era (): Era { return this.#port.era }
+  get protocolVersion (): Version { return this.#port.protocolVersion }
+  get clientCapabilities (): Readonly<Record<string, any>> { return this.#port.clientCapabilities }
+  /** Aborted when the client cancels or leaves, on a timeout, and when the server closes. */
+  get signal (): AbortSignal { return this.#port.signal }
+  /** The server's own log, with the request's bindings. The client never sees it. */
+  get log (): Logger { return this.#port.log }
+
+  /**
+   * Tells the client how far the work is. Sent only when the client asked for progress, and only when `progress` has grown.
+   * Resolves when the stream has room, so awaiting it lets a slow reader slow the producer.
+   */
+  progress (progress: number, total?: number, message?: string): Promise<void> {
+    return this.#port.progress(progress, total, message)
+  }
+
+  get notify (): Notify {
+    return { log: (level, data, logger) => this.#port.notifyLog(level, data, logger) }
+  }
+
+  /** Reads a resource of the same layer, as the same caller. */
+  readResource (uri: string): Promise<ResourceContents[]> {
+    return this.#read(uri, this.#port)
+  }
+
+  /** Appends a link to a resource to the tool's result. */
+  link (uri: string, name: string, options: LinkOptions = {}): ResourceLink {
+    const link: ResourceLink = { type: 'resource_link', uri, name, ...options }
+    this.#links ??= []
+    this.#links.push(link)
+    return link
+  }
+
+  /** @internal */
+  stop (reason: Error): void {
+    this.#port.stop(reason)
+  }
+
+  /** @internal */
+  takeLinks (): ResourceLink[] | undefined {
+    const links = this.#links
+    this.#links = undefined
+    return links
+  }
+}
+
+/** A port for calls that no client made: tests, scripts, exported tools. */
+export function localPort (who: Principal = localUser, log: Logger = silent): CallPort {
+  const controller = new AbortController()
+  return {
+    principal: who,
+    request: { transport: 'memory', headers: {}, principal: who },
+    requestId: 0,
+    era: 'modern',
+    protocolVersion: '2026-07-28',
+    clientCapabilities: {},
+    signal: controller.signal,
+    log,
+    stop (reason) { controller.abort(reason) },
+    async progress () {},
+    async notifyLog () {}
+  }
+}

@@ -1,0 +1,343 @@
+// What an application offers: tools, resources, templates, prompts, who may see them, and what has changed.
+// The engine drives any object with the shape of Layer; AppLayer is the one that applications fill.
+
+import { performance } from 'node:perf_hooks'
+import type { Principal } from '../principal.js'
+import { DuplicateError, InvalidOptionError, InvalidPrefixError } from '../errors.js'
+import { hasRules, maySee, viewKey } from './access.js'
+import type { Guarded } from './access.js'
+import type { Completion, CompletionRef } from './completion.js'
+import { nothing, toCompletion } from './completion.js'
+import type { PromptResult, ResourceContents, ToolResult } from './content.js'
+import { toResourceContents } from './content.js'
+import type { CallPort, Logger } from './context.js'
+import { Context, silent } from './context.js'
+import { LayerError, UnknownPrimitiveError } from './errors.js'
+import type { HeaderParam } from './header-params.js'
+import type { Prompt, PromptArguments, PromptDefinition, PromptHandler, PromptSpec } from './prompt.js'
+import { definePrompt, requireArguments, runPrompt } from './prompt.js'
+import type { Match, Resource, ResourceDefinition, ResourceHandler, ResourceSpec, Template, TemplateDefinition, TemplateHandler, TemplateSpec, VariablesOf } from './resource.js'
+import { defineResource, defineTemplate, longestFirst, resolve } from './resource.js'
+import type { SchemaInput } from './schema.js'
+import type { Icon, Tool, ToolDefinition, ToolHandler, ToolSpec } from './tool.js'
+import { defineTool, runTool } from './tool.js'
+
+export type ListKind = 'tools' | 'resources' | 'templates' | 'prompts'
+export type Definition = ToolDefinition | ResourceDefinition | TemplateDefinition | PromptDefinition
+
+export interface ServerInfo { name: string, version: string, title?: string, description?: string, websiteUrl?: string, icons?: Icon[] }
+
+/** A list has changed (`uri` absent), or the content of one resource. */
+export interface ChangeEvent { kind: 'tools' | 'resources' | 'prompts' | 'resource', uri?: string }
+export type ChangeListener = (event: ChangeEvent) => void
+
+type Awaitable<T> = T | Promise<T>
+
+/** What the engine drives. An adapter that hosts a foreign server implements the same. */
+export interface Layer {
+  readonly info: ServerInfo
+  readonly instructions?: string | undefined
+  /** Which families are offered. @default all */
+  readonly capabilities?: { tools?: boolean, resources?: boolean, prompts?: boolean, completions?: boolean } | undefined
+  list (kind: ListKind, principal: Principal): Awaitable<readonly Definition[]>
+  callTool (name: string, args: Record<string, unknown>, port: CallPort): Awaitable<ToolResult>
+  readResource (uri: string, port: CallPort): Awaitable<ResourceContents[] | Record<string, unknown>>
+  getPrompt (name: string, args: Record<string, unknown>, port: CallPort): Awaitable<PromptResult>
+  complete (ref: CompletionRef, argument: { name: string, value: string }, known: Record<string, string>, port: CallPort): Awaitable<Completion>
+  onChange (listener: ChangeListener): () => void
+  /** Principals with equal keys see the same; `''` when everybody does. Nothing when lists must not be cached. */
+  viewOf (principal: Principal): string | undefined
+  /** Arguments of a tool that 2026 clients repeat in `Mcp-Param-*` headers. */
+  headerParams? (tool: string, principal: Principal): Awaitable<readonly HeaderParam[]>
+  start? (): Promise<void>
+  stop? (): Promise<void>
+}
+
+/** One call on its way through the middleware. */
+export interface CallInfo {
+  kind: 'tool' | 'resource' | 'prompt' | 'completion'
+  name: string
+  spec: ToolSpec | ResourceSpec | TemplateSpec | PromptSpec
+  arguments: Record<string, unknown>
+  readonly principal: Principal
+  readonly context: Context
+  /** `performance.now()` when the call began. */
+  readonly started: number
+}
+export type Middleware = (info: CallInfo, next: () => Promise<any>) => Promise<any>
+
+export interface Handle<S> {
+  /** Changes parts of the spec in place; the order in lists stays. */
+  update (spec: Partial<S>): void
+  remove (): void
+}
+
+export interface LayerOptions {
+  name: string
+  version: string
+  title?: string
+  description?: string
+  websiteUrl?: string
+  icons?: Icon[]
+  /** Told to the model by clients that do so. @default none */
+  instructions?: string
+  /** Put before every tool and prompt name. @default none */
+  prefix?: string
+  /** Longest run of a tool in ms; 0 for no limit. @default 300000 */
+  timeout?: number
+  /** Characters of text kept of a tool's natural return value. @default 200000 */
+  maxOutputChars?: number
+  middleware?: readonly Middleware[]
+  /** Opens what the layer lives on (a pool, a cache). Run once, by whatever serves the layer first. */
+  start?: () => Promise<void> | void
+  /** Closes it, once, after the last server of the layer has closed. */
+  stop?: () => Promise<void> | void
+  log?: Logger
+}
+
+const PREFIX = /^[A-Za-z0-9_.-]{0,64}$/
+const kinds = ['tools', 'resources', 'templates', 'prompts'] as const
+
+export function createLayer (options: LayerOptions): AppLayer {
+  return new AppLayer(options)
+}
+
+export class AppLayer implements Layer {
+  readonly info: ServerInfo
+  readonly instructions: string | undefined
+  log: Logger
+  readonly #options: LayerOptions
+  readonly #prefix: string
+  readonly #limits: { timeout: number, maxOutputChars: number }
+  readonly #middleware: Middleware[]
+  readonly #tools = new Map<string, Tool>()
+  readonly #resources = new Map<string, Resource>()
+  readonly #templates = new Map<string, Template>()
+  readonly #prompts = new Map<string, Prompt>()
+  readonly #listeners = new Set<ChangeListener>()
+  // Derived from the registries, dropped at every change of them.
+  #longestFirst: Template[] | undefined
+  #guarded: Guarded[] | undefined
+  #servers = 0
+  #running: Promise<void> | undefined
+
+  constructor (options: LayerOptions) {
+    const { name, version, title, description, websiteUrl, icons, instructions, prefix = '', middleware = [], log = silent } = options
+    if (typeof name !== 'string' || name === '') throw new InvalidOptionError('layer option `name` must be a non-empty string')
+    if (typeof version !== 'string' || version === '') throw new InvalidOptionError('layer option `version` must be a non-empty string')
+    if (!PREFIX.test(prefix)) throw new InvalidPrefixError(prefix)
+    this.#options = options
+    this.#prefix = prefix
+    this.#middleware = [...middleware]
+    this.#limits = { timeout: options.timeout ?? 300_000, maxOutputChars: options.maxOutputChars ?? 200_000 }
+    this.log = log
+    this.instructions = instructions || undefined
+    this.info = {
+      name,
+      version,
+      ...(title !== undefined && { title }),
+      ...(description !== undefined && { description }),
+      ...(websiteUrl !== undefined && { websiteUrl }),
+      ...(icons && { icons })
+    }
+  }
+
+  // ---- registration
+
+  tool<const I extends SchemaInput | undefined = undefined, const O extends SchemaInput | undefined = undefined> (
+    name: string, spec: ToolSpec<I, O>, handler: ToolHandler<NoInfer<I>, NoInfer<O>>
+  ): Handle<ToolSpec<I, O>> {
+    return this.#register('tool', this.#tools, this.#prefix + name, spec, (given) => defineTool(name, this.#prefix + name, given, handler as ToolHandler), 'tools')
+  }
+
+  resource (uri: string, spec: ResourceSpec, handler: ResourceHandler): Handle<ResourceSpec> {
+    return this.#register('resource', this.#resources, uri, spec, (given) => defineResource(uri, given, handler), 'resources')
+  }
+
+  resourceTemplate<const T extends string> (template: T, spec: TemplateSpec<VariablesOf<T>>, handler: TemplateHandler<T>): Handle<TemplateSpec<VariablesOf<T>>> {
+    return this.#register('resource template', this.#templates, template, spec, (given) => defineTemplate(template, given as TemplateSpec, handler), 'resources')
+  }
+
+  prompt<const A extends PromptArguments = Record<never, never>> (name: string, spec: PromptSpec<A>, handler: PromptHandler<NoInfer<A>>): Handle<PromptSpec<A>> {
+    return this.#register('prompt', this.#prompts, this.#prefix + name, spec, (given) => definePrompt(name, this.#prefix + name, given, handler as PromptHandler), 'prompts')
+  }
+
+  /** Adds a middleware; the first added is the outermost. Holds from the next call on. */
+  use (middleware: Middleware): this {
+    this.#middleware.push(middleware)
+    return this
+  }
+
+  #register<S, E> (what: string, registry: Map<string, E>, key: string, spec: S, define: (spec: S) => E, list: 'tools' | 'resources' | 'prompts'): Handle<S> {
+    if (registry.has(key)) throw new DuplicateError(what, key)
+    let current = spec
+    let entry = define(spec)
+    const put = (): void => {
+      registry.set(key, entry)
+      this.#changed(list)
+    }
+    put()
+    return {
+      update: (part) => {
+        if (registry.get(key) !== entry) throw new InvalidOptionError(`${what} '${key}' has been removed`)
+        const next = { ...current, ...part }
+        entry = define(next)
+        current = next
+        put()
+      },
+      remove: () => {
+        if (registry.get(key) !== entry) return
+        registry.delete(key)
+        this.#changed(list)
+      }
+    }
+  }
+
+  #changed (list: 'tools' | 'resources' | 'prompts'): void {
+    this.#longestFirst = this.#guarded = undefined
+    this.#emit({ kind: list })
+  }
+
+  // ---- changes
+
+  /** Says that a list has changed; `resources` with a URI also that this resource's content has. */
+  notifyChanged (kind: 'tools' | 'resources' | 'prompts' | 'resource', uri?: string): void {
+    if (kind === 'tools' || kind === 'resources' || kind === 'prompts') this.#emit({ kind })
+    if (uri !== undefined && (kind === 'resources' || kind === 'resource')) this.#emit({ kind: 'resource', uri })
+  }
+
+  /** Says that the content of one resource has changed. */
+  notifyUpdated (uri: string): void {
+    this.#emit({ kind: 'resource', uri })
+  }
+
+  onChange (listener: ChangeListener): () => void {
+    this.#listeners.add(listener)
+    return () => { this.#listeners.delete(listener) }
+  }
+
+  #emit (event: ChangeEvent): void {
+    for (const listener of this.#listeners) {
+      try {
+        listener(event)
+      } catch (error) {
+        this.log.error({ err: error }, 'a change listener failed')
+      }
+    }
+  }
+
+  // ---- what a caller sees
+
+  list (kind: ListKind, who: Principal): readonly Definition[] {
+    const entries: Iterable<Guarded & { definition: Definition }> = this.#registry(kind).values()
+    const visible: Definition[] = []
+    for (const entry of entries) if (maySee(who, entry)) visible.push(entry.definition)
+    return visible
+  }
+
+  viewOf (who: Principal): string {
+    this.#guarded ??= kinds.flatMap((kind) => [...this.#registry(kind).values()]).filter(hasRules)
+    return viewKey(who, this.#guarded)
+  }
+
+  headerParams (name: string, who: Principal): readonly HeaderParam[] {
+    const tool = this.#tools.get(name)
+    return tool !== undefined && maySee(who, tool) ? tool.headers : []
+  }
+
+  #registry (kind: ListKind): ReadonlyMap<string, Guarded & { definition: Definition }> {
+    switch (kind) {
+      case 'tools': return this.#tools
+      case 'resources': return this.#resources
+      case 'templates': return this.#templates
+      case 'prompts': return this.#prompts
+    }
+  }
+
+  // ---- the four calls
+
+  async callTool (name: string, args: Record<string, unknown>, port: CallPort): Promise<ToolResult> {
+    const tool = this.#tools.get(name)
+    if (tool === undefined || !maySee(port.principal, tool)) throw new UnknownPrimitiveError('tool', name)
+    const info = this.#info('tool', tool.name, tool.spec, args, port)
+    return this.#through(info, () => runTool(tool, info.arguments, info.context, info.started, this.#limits))
+  }
+
+  async readResource (uri: string, port: CallPort): Promise<ResourceContents[]> {
+    const match = this.#resolve(uri, port.principal)
+    if (match === undefined) throw new UnknownPrimitiveError('resource', uri)
+    const { spec, definition } = 'resource' in match ? match.resource : match.template
+    const info = this.#info('resource', match.uri, spec, 'variables' in match ? { ...match.variables } : {}, port)
+    return this.#through(info, async () => {
+      const value: unknown = 'resource' in match
+        ? await match.resource.handler(match.uri, info.context)
+        : await match.template.handler(info.arguments as Record<string, string>, info.context, uri)
+      return toResourceContents(value, match.uri, definition.mimeType)
+    })
+  }
+
+  async getPrompt (name: string, args: Record<string, unknown>, port: CallPort): Promise<PromptResult> {
+    const prompt = this.#prompts.get(name)
+    if (prompt === undefined || !maySee(port.principal, prompt)) throw new UnknownPrimitiveError('prompt', name)
+    requireArguments(prompt, args)
+    const info = this.#info('prompt', prompt.name, prompt.spec, args, port)
+    return this.#through(info, () => runPrompt(prompt, info.arguments, info.context))
+  }
+
+  /** Unknown, hidden and silent look the same: nothing is offered. What a middleware refuses is refused. */
+  async complete (ref: CompletionRef, argument: { name: string, value: string }, known: Record<string, string>, port: CallPort): Promise<Completion> {
+    const entry = ref.type === 'ref/prompt' ? this.#prompts.get(ref.name) : this.#templates.get(ref.uri)
+    if (entry === undefined || !maySee(port.principal, entry)) return nothing
+    const completers: Record<string, any> = 'arguments' in entry
+      ? { [argument.name]: entry.arguments.get(argument.name)?.complete }
+      : entry.spec.complete ?? {}
+    const completer = Object.hasOwn(completers, argument.name) ? completers[argument.name] : undefined
+    if (completer === undefined) return nothing
+    const name = 'arguments' in entry ? entry.name : entry.definition.uriTemplate
+    const info = this.#info('completion', name, entry.spec, { argument: argument.name, value: argument.value, context: known }, port)
+    return this.#through(info, async () => {
+      try {
+        return toCompletion(await completer(argument.value, info.context, known))
+      } catch (error) {
+        if (!(error instanceof LayerError)) info.context.log.error({ err: error }, `completion of '${argument.name}' failed`)
+        return nothing
+      }
+    })
+  }
+
+  #resolve (uri: string, who: Principal): Match | undefined {
+    this.#longestFirst ??= longestFirst(this.#templates.values())
+    const match = resolve(uri, this.#resources, this.#longestFirst)
+    return match !== undefined && maySee(who, 'resource' in match ? match.resource : match.template) ? match : undefined
+  }
+
+  #info (kind: CallInfo['kind'], name: string, spec: CallInfo['spec'], args: Record<string, unknown>, port: CallPort): CallInfo {
+    const context = new Context(port, this.#read)
+    return { kind, name, spec, arguments: args, principal: port.principal, context, started: performance.now() }
+  }
+
+  readonly #read = (uri: string, port: CallPort): Promise<ResourceContents[]> => this.readResource(uri, port)
+
+  #through (info: CallInfo, run: () => Promise<any>): Promise<any> {
+    if (this.#middleware.length === 0) return run()
+    const chain = [...this.#middleware]
+    const step = (at: number): Promise<any> => at === chain.length ? run() : chain[at]!(info, () => step(at + 1))
+    return step(0)
+  }
+
+  // ---- life
+
+  /** Runs `options.start` when the first server of this layer starts. */
+  async start (): Promise<void> {
+    this.#servers++
+    this.#running ??= (async () => { await this.#options.start?.() })()
+    await this.#running
+  }
+
+  /** Runs `options.stop` when the last one has closed. */
+  async stop (): Promise<void> {
+    if (this.#servers === 0 || --this.#servers > 0) return
+    this.#running = undefined
+    await this.#options.stop?.()
+  }
+}

@@ -1,0 +1,151 @@
+// A tool: its spec, what clients see of it, and one run of it (arguments in, result out).
+
+import { performance } from 'node:perf_hooks'
+import { InvalidNameError } from '../errors.js'
+import type { AccessRules } from './access.js'
+import type { ContentBlock, ToolResult } from './content.js'
+import { asToolResult, naturalResult } from './content.js'
+import type { Context } from './context.js'
+import { InvalidArgumentsError, InvalidOutputError, TimeoutError } from './errors.js'
+import type { HeaderParam } from './header-params.js'
+import { headerParams } from './header-params.js'
+import type { CompiledSchema, InferInput, InferOutput, SchemaInput } from './schema.js'
+import { compileInput, compileOutput } from './schema.js'
+
+export interface Icon { src: string, mimeType?: string, sizes?: string[], theme?: 'light' | 'dark' }
+
+export interface ToolAnnotations {
+  title?: string
+  readOnlyHint?: boolean
+  destructiveHint?: boolean
+  idempotentHint?: boolean
+  openWorldHint?: boolean
+}
+
+export interface ToolSpec<I extends SchemaInput | undefined = any, O extends SchemaInput | undefined = any> extends AccessRules<ToolSpec> {
+  title?: string
+  description?: string
+  /** A zod shape, a zod or Standard Schema object, or JSON Schema 2020-12. @default no arguments */
+  input?: I
+  /** Checked against what the handler returns. @default unchecked */
+  output?: O
+  annotations?: ToolAnnotations
+  icons?: Icon[]
+  /** Longest run in ms; 0 for no limit. @default the layer's `timeout` (300 000) */
+  timeout?: number
+  _meta?: Record<string, unknown>
+}
+
+type Wide<O> = [O] extends [SchemaInput] ? (unknown extends O ? unknown : InferOutput<O> | ToolResult | ContentBlock | ContentBlock[]) : unknown
+export type ToolReturn<O> = Wide<O> | Promise<Wide<O>>
+export type ToolHandler<I = any, O = any> = (args: InferInput<I>, ctx: Context) => ToolReturn<O>
+
+/** A tool as lists show it. */
+export interface ToolDefinition {
+  name: string
+  description: string
+  inputSchema: Record<string, unknown>
+  outputSchema?: Record<string, unknown>
+  annotations?: ToolAnnotations
+  title?: string
+  icons?: Icon[]
+  _meta?: Record<string, unknown>
+}
+
+export interface Tool {
+  /** As registered, without the layer's prefix. */
+  readonly name: string
+  readonly spec: ToolSpec
+  readonly definition: ToolDefinition
+  readonly input: CompiledSchema
+  readonly output: CompiledSchema | undefined
+  readonly headers: readonly HeaderParam[]
+  readonly handler: ToolHandler
+}
+
+export const NAME = /^[A-Za-z0-9_.-]{1,128}$/
+// Several clients and model APIs withhold tools whose names go beyond this (SEP-986 allows more).
+const PORTABLE_NAME = /^[A-Za-z0-9_-]{1,64}$/
+
+export function checkName (kind: 'tool' | 'prompt', name: unknown): asserts name is string {
+  if (typeof name !== 'string' || !NAME.test(name)) throw new InvalidNameError(kind, String(name))
+}
+
+export function defineTool (name: string, exposed: string, spec: ToolSpec, handler: ToolHandler): Tool {
+  checkName('tool', name)
+  checkName('tool', exposed)
+  if (!PORTABLE_NAME.test(exposed)) {
+    process.emitWarning(`The tool name '${exposed}' is valid MCP, but some clients accept only 1 to 64 of A-Z a-z 0-9 _ -`, { code: 'CLOUDG_MCP_WARN_TOOL_NAME' })
+  }
+  const what = `tool '${name}'`
+  const input = compileInput(spec.input, what)
+  const output = spec.output === undefined ? undefined : compileOutput(spec.output, what)
+  const { title, description, annotations, icons, _meta } = spec
+  return {
+    name,
+    spec,
+    input,
+    output,
+    handler,
+    headers: headerParams(input.json, what),
+    definition: {
+      name: exposed,
+      description: description ?? '',
+      inputSchema: input.json,
+      ...(output && { outputSchema: output.json }),
+      ...(annotations && { annotations }),
+      ...(title !== undefined && { title }),
+      ...(icons && { icons }),
+      ...(_meta && { _meta })
+    }
+  }
+}
+
+export interface RunLimits { timeout: number, maxOutputChars: number }
+
+/** Checks the arguments, runs the handler under its timeout, and makes the result. */
+export async function runTool (tool: Tool, args: Record<string, unknown>, ctx: Context, started: number, limits: RunLimits): Promise<ToolResult> {
+  const checking = tool.input.check(args)
+  const checked = checking instanceof Promise ? await checking : checking
+  if (!checked.ok) throw new InvalidArgumentsError(checked.issues)
+  const timeout = tool.spec.timeout ?? limits.timeout
+  const running: unknown = tool.handler(checked.value, ctx)
+  const value = running instanceof Promise ? await (timeout > 0 ? within(timeout, running, tool.definition.name, ctx) : running) : await running
+  const whole = asToolResult(value)
+  const isError = whole?.isError ?? false
+  // An error needs no structured content. Otherwise a declared output schema holds, whatever the handler returned.
+  const checkable = tool.output !== undefined && !isError && (whole?.resultType ?? 'complete') === 'complete'
+  let structured = whole === undefined ? value : whole.structuredContent
+  if (checkable) structured = await checkOutput(tool, structured)
+  const result = whole ?? naturalResult(structured, tool.output !== undefined, limits.maxOutputChars)
+  const links = ctx.takeLinks()
+  const made: ToolResult = { ...result, content: links === undefined ? result.content : [...result.content, ...links], isError }
+  if (whole !== undefined && tool.output !== undefined) {
+    if (isError) delete made.structuredContent
+    else if (checkable) made.structuredContent = structured
+  }
+  made._meta = { ...result._meta, 'cloudg/duration_ms': result._meta?.['cloudg/duration_ms'] ?? Math.round(performance.now() - started) }
+  return made
+}
+
+async function checkOutput (tool: Tool, value: unknown): Promise<unknown> {
+  const checking = tool.output!.check(value)
+  const checked = checking instanceof Promise ? await checking : checking
+  if (!checked.ok) throw new InvalidOutputError(tool.name, checked.issues)
+  return checked.value
+}
+
+/** Fails after `ms` and aborts the call's signal; the work itself goes on until it looks at that. */
+function within<T> (ms: number, work: Promise<T>, name: string, ctx: Context): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => {
+      const error = new TimeoutError(`Tool ${name} timed out`)
+      ctx.stop(error)
+      reject(error)
+    }, ms)
+    work.then(
+      (value) => { clearTimeout(timer); resolve(value) },
+      (error) => { clearTimeout(timer); reject(error) }
+    )
+  })
+}

@@ -1,0 +1,137 @@
+// One request while it is served: what its handler may know and do (the CallPort), and its end, be it an answer or a cancellation.
+
+import type { Params, RequestId } from '../jsonrpc.js'
+import { isRequestId } from '../jsonrpc.js'
+import type { CallPort, Logger } from '../layer/context.js'
+import type { Principal, RequestInfo } from '../principal.js'
+import type { Features, Version } from '../revisions.js'
+import { featuresOf } from '../revisions.js'
+import type { Envelope } from './era.js'
+import { reaches, thresholdOf, toLevel } from './log-levels.js'
+import type { Session } from './session.js'
+import type { ProtocolServer } from './server.js'
+
+/** Takes a notification of one request; a promise means that there is no room yet. */
+export type Sink = (notification: object) => void | Promise<void>
+
+/** What a transport knows of the exchange that a message came in. */
+export interface Exchange {
+  /** Where notifications of this request go. @default the session's `send` */
+  sink?: Sink | undefined
+  principal?: Principal | undefined
+  request?: RequestInfo | undefined
+  /** Aborted when the peer has gone. */
+  signal?: AbortSignal | undefined
+}
+
+export class Call implements CallPort {
+  readonly session: Session
+  readonly requestId: RequestId
+  readonly method: string
+  readonly params: Params
+  readonly protocolVersion: Version
+  readonly principal: Principal
+  readonly request: RequestInfo
+  readonly envelope: Envelope | undefined
+  /** The client cancelled it, or has gone: there is nobody to answer. */
+  cancelled = false
+  /** Run when the call ends, however it does. */
+  onEnd: (() => void) | undefined
+  readonly #sink: Sink | undefined
+  #progress: number | undefined
+  #ended = false
+  #aborted: Error | undefined
+  #controller: AbortController | undefined
+  #onAbort: ((reason: Error) => void) | undefined
+
+  constructor (session: Session, id: RequestId, method: string, params: Params, version: Version, envelope: Envelope | undefined,
+    principal: Principal, request: RequestInfo, sink: Sink | undefined) {
+    this.session = session
+    this.requestId = id
+    this.method = method
+    this.params = params
+    this.protocolVersion = version
+    this.envelope = envelope
+    this.principal = principal
+    this.request = request
+    this.#sink = sink
+  }
+
+  get server (): ProtocolServer { return this.session.server }
+  get features (): Features { return featuresOf(this.protocolVersion) }
+  get era (): 'handshake' | 'modern' { return this.envelope === undefined ? 'handshake' : 'modern' }
+  get clientCapabilities (): Record<string, any> { return this.envelope?.capabilities ?? this.session.record.capabilities }
+
+  get log (): Logger {
+    const { log } = this.server
+    return log.child?.({ mcp: { method: this.method, id: this.requestId, principal: this.principal.id } }) ?? log
+  }
+
+  get signal (): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController()
+      if (this.#aborted !== undefined) this.#controller.abort(this.#aborted)
+    }
+    return this.#controller.signal
+  }
+
+  get hasOwnStream (): boolean { return this.#sink !== undefined }
+
+  /** Sends a notification of this request: on its own stream, or on the session's. Nothing goes out after the end. */
+  notify (message: object): void | Promise<void> {
+    if (this.#ended) return undefined
+    return this.#sink === undefined ? this.session.send(message) : this.#sink(message)
+  }
+
+  async progress (progress: number, total?: number, message?: string): Promise<void> {
+    const token = this.params._meta?.progressToken
+    if (!isRequestId(token) || !Number.isFinite(progress)) return
+    if (this.#progress !== undefined && progress <= this.#progress) return
+    this.#progress = progress
+    await this.notify({
+      jsonrpc: '2.0',
+      method: 'notifications/progress',
+      params: {
+        progressToken: token,
+        progress,
+        ...(total !== undefined && { total }),
+        ...(message && this.features.progressMessage && { message })
+      }
+    })
+  }
+
+  async notifyLog (level: string, data: unknown, logger = this.server.layer.info.name): Promise<void> {
+    const threshold = this.envelope === undefined ? this.session.record.logLevel : thresholdOf(this.envelope.logLevel)
+    const said = toLevel(level)
+    if (threshold === undefined || !reaches(said, threshold)) return
+    await this.notify({ jsonrpc: '2.0', method: 'notifications/message', params: { level: said, data: data ?? null, logger } })
+  }
+
+  /** The work, or the abort of it: whichever comes first. */
+  untilAborted<T> (work: Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      if (this.cancelled) reject(this.#aborted)
+      this.#onAbort = reject
+      work.then(resolve, reject)
+    })
+  }
+
+  stop (reason: Error): void {
+    this.#aborted ??= reason
+    this.#controller?.abort(this.#aborted)
+  }
+
+  /** The peer wants no answer, or nobody is there to read it. */
+  abort (reason: Error): void {
+    if (this.#ended) return
+    this.cancelled = true
+    this.stop(reason)
+    this.#onAbort?.(reason)
+  }
+
+  /** No more notifications, and no more aborts. */
+  end (): void {
+    this.#ended = true
+    this.onEnd?.()
+  }
+}

@@ -1,0 +1,52 @@
+// subscriptions/listen (2026): an acknowledgement, then one notification per change, each tagged with the request's id,
+// until the client leaves, cancels, or the server ends all listens with their final result.
+
+import type { Change } from '../../backplane/index.js'
+import type { Params, Result } from '../../jsonrpc.js'
+import { codes, isObject, RpcError } from '../../jsonrpc.js'
+import type { Call } from '../call.js'
+import { changeNotification, Subscriber } from '../changes.js'
+import { META } from '../era.js'
+import { invalidParams } from '../params.js'
+import { stamp } from '../wire.js'
+
+interface Filter { toolsListChanged?: true, promptsListChanged?: true, resourcesListChanged?: true, resourceSubscriptions?: string[] }
+
+const MAX_URIS = 1024
+
+/** What of the wish is honoured: flags that are exactly `true`, and URIs that are text. */
+function honoured (wish: Record<string, unknown>): Filter {
+  const { resourceSubscriptions: uris } = wish
+  const texts = Array.isArray(uris) ? uris.filter((uri): uri is string => typeof uri === 'string').slice(0, MAX_URIS) : []
+  return {
+    ...(wish.toolsListChanged === true && { toolsListChanged: true }),
+    ...(wish.promptsListChanged === true && { promptsListChanged: true }),
+    ...(wish.resourcesListChanged === true && { resourcesListChanged: true }),
+    ...(texts.length > 0 && { resourceSubscriptions: texts })
+  }
+}
+
+function wants (filter: Filter): (change: Change) => boolean {
+  const uris = new Set(filter.resourceSubscriptions)
+  return ({ kind, uri }) => kind === 'resource' ? uris.has(uri!) : filter[`${kind}ListChanged`] === true
+}
+
+export async function listen (call: Call, params: Params): Promise<Result> {
+  const { notifications } = params
+  if (!isObject(notifications)) throw invalidParams('subscriptions/listen requires a notifications filter')
+  const filter = honoured(notifications)
+  const meta = { [META.subscriptionId]: call.requestId }
+  const { changes } = call.server
+  await new Promise<void>((resolve, reject) => {
+    const subscriber = new Subscriber(wants(filter), (change) => call.notify(changeNotification(change, meta)), () => changes.warnOverflow())
+    const entry = { subscriber, close: () => done(resolve) }
+    const done = (settle: () => void): void => {
+      changes.removeListen(entry)
+      settle()
+    }
+    if (!changes.addListen(entry)) return reject(new RpcError(codes.internalError, 'Subscription limit reached'))
+    call.onEnd = () => done(resolve)
+    void call.notify({ jsonrpc: '2.0', method: 'notifications/subscriptions/acknowledged', params: { notifications: filter, _meta: meta } })
+  })
+  return stamp({ _meta: meta }, call.server.serverInfo(call.protocolVersion), undefined)
+}

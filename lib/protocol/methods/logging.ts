@@ -1,0 +1,13 @@
+// logging/setLevel (handshake era)
+
+import type { Params, Result } from '../../jsonrpc.js'
+import type { Call } from '../call.js'
+import { isLevel } from '../log-levels.js'
+import { invalidParams } from '../params.js'
+
+export async function setLevel (call: Call, params: Params): Promise<Result> {
+  const { level } = params
+  if (!isLevel(level)) throw invalidParams(`Invalid log level: ${typeof level === 'string' ? `'${level}'` : JSON.stringify(level)}`)
+  await call.session.save({ logLevel: level })
+  return {}
+}

@@ -1,0 +1,49 @@
+// resources/list, resources/templates/list, resources/read; resources/subscribe and unsubscribe (handshake era).
+
+import type { Params, Result } from '../../jsonrpc.js'
+import type { Call } from '../call.js'
+import { callFailure, isCrash } from '../errors.js'
+import { invalidParams, requiredString } from '../params.js'
+import { shapeReadResult, stamp } from '../wire.js'
+
+const MAX_SUBSCRIPTIONS = 1024
+
+export async function listResources (call: Call): Promise<Result> {
+  return call.server.pages.page('resources', call)
+}
+
+export async function listTemplates (call: Call): Promise<Result> {
+  return call.server.pages.page('templates', call)
+}
+
+export async function readResource (call: Call, params: Params): Promise<Result> {
+  const uri = requiredString(params, 'uri')
+  const { server, protocolVersion, era } = call
+  try {
+    const read = await server.layer.readResource(uri, call)
+    const result = shapeReadResult(Array.isArray(read) ? { contents: read } : read, protocolVersion)
+    return era === 'modern' ? stamp(result, server.serverInfo(protocolVersion), server.cacheHints(call.principal)) : result
+  } catch (error) {
+    if (isCrash(error) && !call.cancelled) call.log.error({ err: error, uri }, 'reading a resource failed')
+    throw callFailure(error, era, uri, server.exposeErrors)
+  }
+}
+
+/** Any URI may be subscribed to; an update tells that it changed, never what it holds. */
+export async function subscribe (call: Call, params: Params): Promise<Result> {
+  const uri = requiredString(params, 'uri')
+  const { session } = call
+  const { subscriptions } = session.record
+  if (!subscriptions.includes(uri)) {
+    if (subscriptions.length >= MAX_SUBSCRIPTIONS) throw invalidParams(`A session may subscribe to ${MAX_SUBSCRIPTIONS} resources at most`)
+    await session.save({ subscriptions: [...subscriptions, uri] })
+  }
+  return {}
+}
+
+export async function unsubscribe (call: Call, params: Params): Promise<Result> {
+  const uri = requiredString(params, 'uri')
+  const { session } = call
+  await session.save({ subscriptions: session.record.subscriptions.filter((one) => one !== uri) })
+  return {}
+}

@@ -1,0 +1,27 @@
+// tools/list, tools/call
+
+import type { Params, Result } from '../../jsonrpc.js'
+import type { ToolResult } from '../../layer/content.js'
+import type { Call } from '../call.js'
+import { isCrash, toolFailure } from '../errors.js'
+import { argumentsOf, requiredString } from '../params.js'
+import { shapeToolResult, stamp } from '../wire.js'
+
+export async function listTools (call: Call): Promise<Result> {
+  return call.server.pages.page('tools', call)
+}
+
+export async function callTool (call: Call, params: Params): Promise<Result> {
+  const name = requiredString(params, 'name')
+  const args = argumentsOf(params)
+  const { server, protocolVersion } = call
+  let result: ToolResult
+  try {
+    result = await server.layer.callTool(name, args, call)
+  } catch (error) {
+    if (isCrash(error) && !call.cancelled) call.log.error({ err: error, tool: name }, 'a tool failed')
+    result = toolFailure(error, name, server.exposeErrors)
+  }
+  const shaped = shapeToolResult(result, protocolVersion)
+  return call.era === 'modern' ? stamp(shaped, server.serverInfo(protocolVersion), undefined) : shaped
+}

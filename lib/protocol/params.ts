@@ -1,0 +1,21 @@
+// Reading the params of a method by hand: every refusal is -32602 and names the parameter.
+
+import type { Params } from '../jsonrpc.js'
+import { codes, isObject, RpcError } from '../jsonrpc.js'
+
+export function invalidParams (message: string, data?: unknown): RpcError {
+  return new RpcError(codes.invalidParams, message, data)
+}
+
+export function requiredString (params: Params, name: string): string {
+  const value: unknown = Object.hasOwn(params, name) ? params[name] : undefined
+  if (typeof value !== 'string' || value === '') throw invalidParams(`Missing or invalid parameter: ${name}`)
+  return value
+}
+
+export function argumentsOf (params: Params): Record<string, unknown> {
+  const { arguments: args } = params
+  if (args === undefined || args === null) return {}
+  if (!isObject(args)) throw invalidParams('arguments must be an object')
+  return args
+}

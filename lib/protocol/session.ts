@@ -1,0 +1,250 @@
+// One connection: a stdio pipe, a handshake session over HTTP, or the single exchange of a stateless request.
+// handle() takes a decoded message, or a batch where the revision has it, and resolves to what has to be answered.
+
+import type { SessionRecord } from '../backplane/index.js'
+import type { Params, Reply, RequestId } from '../jsonrpc.js'
+import { codes, failure, isObject, isRequestId, replyId, RpcError } from '../jsonrpc.js'
+import type { Principal, RequestInfo, TransportKind } from '../principal.js'
+import { identityOf } from '../principal.js'
+import type { HandshakeVersion, Version } from '../revisions.js'
+import { featuresOf, LATEST_HANDSHAKE, MODERN } from '../revisions.js'
+import type { Exchange } from './call.js'
+import { Call } from './call.js'
+import type { Envelope } from './era.js'
+import { envelopeMeta, HANDSHAKE_CONNECTION, MODERN_CONNECTION, NO_ENVELOPE, readEnvelope } from './era.js'
+import { isCrash } from './errors.js'
+import { methodOf } from './methods/table.js'
+import type { ProtocolServer } from './server.js'
+
+/** A server-initiated message to the peer; a promise means that there is no room yet. */
+export type Send = (message: object) => void | Promise<void>
+
+export interface SessionOptions {
+  /** @default `memory` */
+  transport?: TransportKind
+  /** Where messages go that belong to no request, or to one without a sink. @default nowhere */
+  send?: Send | undefined
+  /** Who calls, where the exchange does not say. @default what the resolver says of the transport */
+  principal?: Principal | undefined
+  /** Take part in the fan-out of changes. @default true */
+  register?: boolean
+  /** Serve the handshake era at this version without `initialize` (stateless HTTP). */
+  preinitialized?: HandshakeVersion | undefined
+  /** The state of a session that lives elsewhere too. @default a new one */
+  record?: SessionRecord | undefined
+  /** The record is of a session that has yet to be initialized. @default false */
+  isNew?: boolean
+  /** Called with what has changed in the record, and awaited before the answer. */
+  save?: ((part: Partial<SessionRecord>) => Promise<void>) | undefined
+}
+
+export class Session {
+  readonly server: ProtocolServer
+  readonly transport: TransportKind
+  record: SessionRecord
+  /** Fixed by the first request. */
+  era: 'handshake' | 'modern' | undefined
+  /** An `initialize` has been answered, here or elsewhere. */
+  #initialized: boolean
+  #closed = false
+  readonly #principal: Principal | undefined
+  readonly #send: Send | undefined
+  readonly #save: ((part: Partial<SessionRecord>) => Promise<void>) | undefined
+  #inflight: Map<RequestId, Call> | undefined
+
+  constructor (server: ProtocolServer, options: SessionOptions) {
+    const { transport = 'memory', send, principal, register = true, preinitialized, record, isNew = false, save } = options
+    this.server = server
+    this.transport = transport
+    this.#send = send
+    this.#save = save
+    this.#principal = principal
+    this.#initialized = (record !== undefined && !isNew) || preinitialized !== undefined
+    this.record = record ?? newRecord(server.defaultLogLevel, preinitialized)
+    this.era = this.#initialized ? 'handshake' : undefined
+    if (register && send !== undefined) server.changes.addSession(this)
+  }
+
+  get closed (): boolean { return this.#closed }
+  /** Has its `initialize` been answered? */
+  get initialized (): boolean { return this.#initialized }
+  get protocolVersion (): Version | undefined { return this.era === undefined ? undefined : this.era === 'modern' ? MODERN[0] : this.record.version }
+  get busy (): boolean { return this.#inflight !== undefined && this.#inflight.size > 0 }
+  /** Has it a way to the peer beside the streams of requests? */
+  get canSend (): boolean { return this.#send !== undefined }
+
+  send (message: object): void | Promise<void> {
+    return this.#closed ? undefined : this.#send?.(message)
+  }
+
+  /** Takes one decoded message or a batch. Never rejects. */
+  async handle (message: unknown, exchange: Exchange = {}): Promise<Reply | Reply[] | undefined> {
+    return Array.isArray(message) ? this.#batch(message, exchange) : this.#single(message, exchange)
+  }
+
+  /** Aborts one call of this session, as its client wants. Unknown ids are ignored: it may have just ended. */
+  cancel (id: RequestId, reason?: string): boolean {
+    const call = this.#inflight?.get(id)
+    call?.abort(new Error(reason ?? 'The client cancelled the request'))
+    return call !== undefined
+  }
+
+  /** Ends the session: calls in flight are aborted and not answered, changes no longer reach it. */
+  close (reason = new Error('The session has ended')): void {
+    if (this.#closed) return
+    this.#closed = true
+    this.server.changes.removeSession(this)
+    if (this.#inflight !== undefined) for (const call of [...this.#inflight.values()]) call.abort(reason)
+  }
+
+  async save (part: Partial<SessionRecord>): Promise<void> {
+    Object.assign(this.record, part)
+    await this.#save?.(part)
+  }
+
+  // ---- batches
+
+  async #batch (messages: unknown[], exchange: Exchange): Promise<Reply | Reply[] | undefined> {
+    if (messages.length === 0) return failure(null, { code: codes.invalidRequest, message: 'Invalid Request: empty batch' })
+    const version = this.protocolVersion
+    if (version === undefined || !featuresOf(version).batch) {
+      const why = version === undefined ? 'before initialization' : `by protocol version ${version}`
+      return failure(null, { code: codes.invalidRequest, message: `JSON-RPC batches are not supported ${why}` })
+    }
+    if (messages.length > this.server.maxBatch) {
+      return failure(null, { code: codes.invalidRequest, message: `Invalid Request: more than ${this.server.maxBatch} messages in a batch` })
+    }
+    const replies = await Promise.all(messages.map((message) => isInitialize(message)
+      ? failure(replyId(message), { code: codes.invalidRequest, message: 'Invalid Request: initialize must not be part of a batch' })
+      : this.#single(message, exchange)))
+    const answers = replies.filter((reply) => reply !== undefined)
+    return answers.length === 0 ? undefined : answers
+  }
+
+  // ---- single messages
+
+  async #single (message: unknown, exchange: Exchange): Promise<Reply | undefined> {
+    const problem = invalid(message)
+    if (problem !== undefined) return problem
+    const { id, method, params } = message as { id?: RequestId, method?: string, params?: unknown }
+    if (method === undefined) {
+      this.#response(message as Params)
+      return undefined
+    }
+    if (params !== undefined && params !== null && !isObject(params)) {
+      return id === undefined ? undefined : failure(id, { code: codes.invalidParams, message: 'params must be an object' })
+    }
+    if (id === undefined) {
+      await this.#notification(method, (params ?? {}) as Params)
+      return undefined
+    }
+    return this.#request(id, method, (params ?? {}) as Params, exchange)
+  }
+
+  async #request (id: RequestId, method: string, params: Params, exchange: Exchange): Promise<Reply | undefined> {
+    let call: Call | undefined
+    try {
+      const envelope = this.#route(method, params)
+      const implementation = methodOf(envelope === undefined ? 'handshake' : 'modern', method, this.server.layer.capabilities)
+      if (implementation === undefined) throw new RpcError(codes.methodNotFound, 'Method not found', method)
+      const request = exchange.request ?? this.#requestInfo(envelope)
+      const who = exchange.principal ?? this.#principal ?? await this.server.resolvePrincipal(request)
+      call = new Call(this, id, method, params, envelope?.version ?? this.record.version, envelope, who, request, exchange.sink)
+      this.#track(call)
+      if (exchange.signal !== undefined) abortWith(call, exchange.signal)
+      const result = await call.untilAborted(implementation(call, params))
+      if (call.cancelled) return undefined
+      if (method === 'initialize') this.#initialized = true
+      return { jsonrpc: '2.0', id, result }
+    } catch (error) {
+      if (call?.cancelled) return undefined
+      if (isCrash(error)) this.server.log.error({ err: error, method }, 'a request failed')
+      return failure(id, error instanceof RpcError ? error : { code: codes.internalError, message: 'Internal error' })
+    } finally {
+      if (call !== undefined) this.#untrack(call)
+    }
+  }
+
+  /** Which era serves this request: the envelope of a modern one, nothing for the handshake era. */
+  #route (method: string, params: Params): Envelope | undefined {
+    if (method === 'initialize') {
+      if (this.era === 'modern') {
+        const requested: unknown = params.protocolVersion
+        throw new RpcError(codes.unsupportedVersion, MODERN_CONNECTION, { supported: MODERN, ...(typeof requested === 'string' && { requested }) })
+      }
+      if (this.#initialized) throw new RpcError(codes.invalidRequest, 'Session already initialized')
+      this.era = 'handshake'
+      return undefined
+    }
+    const meta = envelopeMeta({ params })
+    if (meta !== undefined) {
+      if (this.era === 'handshake') throw new RpcError(codes.invalidRequest, HANDSHAKE_CONNECTION)
+      const envelope = readEnvelope(meta)
+      this.era = 'modern'
+      return envelope
+    }
+    if (this.era === 'modern') throw new RpcError(codes.invalidParams, NO_ENVELOPE)
+    if (!this.#initialized && method !== 'ping') throw new RpcError(codes.invalidRequest, 'Server not initialized: send initialize first')
+    return undefined
+  }
+
+  async #notification (method: string, params: Params): Promise<void> {
+    if (method === 'notifications/initialized' && this.era === 'handshake' && !this.record.initialized) {
+      await this.save({ initialized: true })
+    } else if (method === 'notifications/cancelled' && isRequestId(params.requestId)) {
+      const reason = typeof params.reason === 'string' ? params.reason : undefined
+      if (!this.cancel(params.requestId, reason)) await this.server.cancelElsewhere(this, params.requestId, reason)
+    }
+  }
+
+  /** An answer to a question of ours. A stray one is ignored. */
+  #response (_message: Params): void {}
+
+  #requestInfo (envelope: Envelope | undefined): RequestInfo {
+    return {
+      transport: this.transport,
+      headers: {},
+      clientInfo: envelope === undefined ? this.record.clientInfo : envelope.clientInfo,
+      ...(this.#principal && { principal: this.#principal })
+    }
+  }
+
+  #track (call: Call): void {
+    this.#inflight ??= new Map()
+    this.#inflight.set(call.requestId, call)
+  }
+
+  #untrack (call: Call): void {
+    call.end()
+    if (this.#inflight?.get(call.requestId) === call) this.#inflight.delete(call.requestId)
+  }
+}
+
+function newRecord (logLevel: string, version: HandshakeVersion = LATEST_HANDSHAKE): SessionRecord {
+  return { id: '', owner: '', kind: 'http', version, initialized: false, capabilities: {}, logLevel, subscriptions: [], seen: '' }
+}
+
+/** The record of a session that is about to be created for a principal. */
+export function sessionRecord (id: string, kind: SessionRecord['kind'], owner: Principal, logLevel: string, seen: string): SessionRecord {
+  return { ...newRecord(logLevel), id, kind, owner: identityOf(owner), seen }
+}
+
+function isInitialize (message: unknown): boolean {
+  return isObject(message) && message.method === 'initialize'
+}
+
+function abortWith (call: Call, signal: AbortSignal): void {
+  const abort = (): void => call.abort(new Error('The client has gone'))
+  if (signal.aborted) abort()
+  else signal.addEventListener('abort', abort, { once: true })
+}
+
+/** The answer to a message that is no JSON-RPC 2.0 message; nothing when it is one. */
+function invalid (message: unknown): Reply | undefined {
+  const refuse = (detail = '', id = replyId(message)): Reply => failure(id, { code: codes.invalidRequest, message: `Invalid Request${detail}` })
+  if (!isObject(message) || message.jsonrpc !== '2.0') return refuse()
+  if (!('method' in message)) return 'result' in message || 'error' in message ? undefined : refuse()
+  if (typeof message.method !== 'string') return refuse(': method must be a string')
+  if ('id' in message && !isRequestId(message.id)) return refuse(': bad id', null)
+  return undefined
+}

@@ -1,0 +1,142 @@
+// cloudg-mcp: a Model Context Protocol endpoint for a Fastify service.
+// Options in, a mounted endpoint out. Everything is registered in a scope of its own: the host's other routes, parsers,
+// hooks and error handlers stay what they are.
+
+import cors from '@fastify/cors'
+import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
+import fp from 'fastify-plugin'
+import { parse } from 'secure-json-parse'
+import { isUtf8 } from 'node:buffer'
+import { bearerHook } from './lib/http/checks/bearer.js'
+import { guardHook } from './lib/http/checks/guard.js'
+import { ladderHook } from './lib/http/checks/ladder.js'
+import { checkNegotiate } from './lib/http/checks/negotiate.js'
+import { originMatcher } from './lib/http/checks/patterns.js'
+import { createEndpoint } from './lib/http/endpoint.js'
+import type { CloudgMcpOptions, Options } from './lib/http/options.js'
+import { normalizeOptions } from './lib/http/options.js'
+import { ALLOW, ALLOW_STATELESS, handleError, notAllowed, RefusalError, refusals, refuse } from './lib/http/refusal.js'
+import { Exchanges } from './lib/http/reply.js'
+import { decoration } from './lib/http/request.js'
+import { SessionTable } from './lib/http/sessions.js'
+import { KeepAlive } from './lib/http/stream.js'
+import { mountWellKnown } from './lib/http/well-known.js'
+import type { AppLayer } from './lib/layer/layer.js'
+import { createLayer } from './lib/layer/layer.js'
+import type { Principal } from './lib/principal.js'
+import { ProtocolServer } from './lib/protocol/server.js'
+
+// A stream outlives any deadline that the host sets for its handlers.
+const NO_TIMEOUT = 2 ** 31 - 1
+const EXPOSED = ['Mcp-Session-Id', 'MCP-Protocol-Version', 'WWW-Authenticate', 'Retry-After']
+
+const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (app, given) {
+  const options = normalizeOptions(given)
+  const layer = options.layer ?? decorateLayer(app, options)
+  const server = new ProtocolServer(layer, { ...options, changes: !options.stateless, maxListens: options.maxStreams, log: app.log })
+  const keepAlive = new KeepAlive(options.keepAliveInterval)
+  const sessions = new SessionTable(server, { ...options, idleTimeout: options.sessionIdleTimeout }, keepAlive)
+  const exchanges = new Exchanges(keepAlive)
+  const endpoint = createEndpoint(server, sessions, exchanges, keepAlive, options)
+  const guard = guardHook(app, options)
+  const refuseMethod = async (_request: FastifyRequest, reply: FastifyReply) => refuse(reply, notAllowed(options.stateless ? ALLOW_STATELESS : ALLOW))
+
+  await app.register(async function mcpScope (scope) {
+    scope.decorateRequest(decoration, null)
+    if (!scope.hasRequestDecorator('principal')) scope.decorateRequest('principal', null as never)
+    scope.setErrorHandler(handleError)
+    scope.removeAllContentTypeParsers()
+    scope.addContentTypeParser('application/json', { parseAs: 'buffer', bodyLimit: options.maxBodyBytes }, parseBody)
+
+    // The order in which a request is checked. The first check that fails answers.
+    scope.addHook('onRequest', guard)
+    if (options.healthPath !== false) mountHealth(scope, options.healthPath)
+    if (options.corsOrigins.length > 0) await mountCors(scope, options.corsOrigins)
+    mountWellKnown(app, scope, options.path, guard)
+
+    const route = { handlerTimeout: NO_TIMEOUT, exposeHeadRoute: false, schema: { hide: true } as object, config: { mcp: true } }
+    await scope.register(async function preflightScope (inner) {
+      inner.options('/', route, refuseMethod)
+    }, { prefix: options.path })
+    await scope.register(async function endpointScope (inner) {
+      inner.addHook('onRequest', bearerHook(server, options.authenticator, options.principalResolver !== undefined))
+      inner.addHook('onRequest', checkNegotiate)
+      inner.addHook('preHandler', ladderHook(server))
+      inner.post('/', route, endpoint.post)
+      inner.get('/', route, endpoint.get)
+      inner.delete('/', route, endpoint.delete)
+      const others = inner.supportedMethods.filter((method) => !['POST', 'GET', 'DELETE', 'OPTIONS'].includes(method))
+      inner.route({ ...route, method: others, url: '/', onRequest: refuseMethod, handler: refuseMethod })
+    }, { prefix: options.path })
+  }, { prefix: options.prefix })
+
+  app.addHook('onReady', async () => { await layer.start?.() })
+  // Open streams would keep the server from closing; calls in flight get a moment to finish.
+  app.addHook('preClose', async () => {
+    server.closeListens()
+    sessions.close()
+    await exchanges.close(options.closeGrace)
+    for (const stream of keepAlive.streams()) stream.finish()
+  })
+  app.addHook('onClose', async () => {
+    await server.close()
+    if (options.backplane === undefined) await server.backplane.close()
+    await layer.stop?.()
+  })
+}
+
+function decorateLayer (app: FastifyInstance, { serverInfo, instructions }: Options): AppLayer {
+  const layer = createLayer({ ...serverInfo, ...(instructions !== undefined && { instructions }), log: app.log } as Parameters<typeof createLayer>[0])
+  app.decorate('mcp', layer)
+  return layer
+}
+
+/** Strict UTF-8, JSON of any size that the limit admits, and no `__proto__` keys. */
+async function parseBody (request: FastifyRequest, body: Buffer): Promise<unknown> {
+  if (request.method !== 'POST') return undefined
+  try {
+    if (!isUtf8(body)) throw new SyntaxError('not UTF-8')
+    return parse(body.toString(), { protoAction: 'error', constructorAction: 'ignore' })
+  } catch {
+    throw new RefusalError(refusals.parseError)
+  }
+}
+
+function mountHealth (scope: FastifyInstance, path: string): void {
+  if (scope.hasRoute({ method: 'GET', url: scope.prefix + path })) return
+  scope.get(path, { schema: { hide: true } as object, exposeHeadRoute: false, logLevel: 'warn' }, async () => ({ status: 'ok' }))
+}
+
+/** Pages of these origins may read answers. Preflights are answered after the guard and before anybody is asked who they are. */
+async function mountCors (scope: FastifyInstance, origins: readonly string[]): Promise<void> {
+  const allowed = originMatcher(origins)
+  await scope.register(cors, {
+    origin: (origin, done) => done(null, origin !== undefined && allowed(origin)),
+    methods: ['GET', 'POST', 'DELETE', 'OPTIONS'],
+    exposedHeaders: EXPOSED,
+    maxAge: 600,
+    strictPreflight: false
+  })
+}
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** The layer of the plugin, where it made one. */
+    mcp: AppLayer
+  }
+  interface FastifyRequest {
+    /** Who calls, on the plugin's routes. */
+    principal: Principal
+  }
+}
+
+export const cloudgMcp = fp(plugin, { name: 'cloudg-mcp', fastify: '5.x' })
+export default cloudgMcp
+export * from './lib/layer/index.js'
+export * from './lib/auth/index.js'
+export type { CloudgMcpOptions, TokenOptions } from './lib/http/options.js'
+export type { Backplane } from './lib/backplane/index.js'
+export { memoryBackplane } from './lib/backplane/memory.js'
+export { ProtocolServer } from './lib/protocol/server.js'
+export type { ProtocolOptions } from './lib/protocol/server.js'
+export type { Session, SessionOptions } from './lib/protocol/session.js'
