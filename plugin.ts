@@ -47,6 +47,8 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
     scope.setErrorHandler(handleError)
     scope.removeAllContentTypeParsers()
     scope.addContentTypeParser('application/json', { parseAs: 'buffer', bodyLimit: options.maxBodyBytes }, parseBody)
+    // Only a POST has a body that is read, and it has been refused by now unless it is JSON.
+    scope.addContentTypeParser('*', (_request, _payload, done) => { done(null) })
 
     // The order in which a request is checked. The first check that fails answers.
     scope.addHook('onRequest', guard)
