@@ -5,8 +5,6 @@
 import cors from '@fastify/cors'
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { parse } from 'secure-json-parse'
-import { isUtf8 } from 'node:buffer'
 import { bearerHook } from './lib/http/checks/bearer.js'
 import { guardHook } from './lib/http/checks/guard.js'
 import { ladderHook } from './lib/http/checks/ladder.js'
@@ -21,6 +19,7 @@ import { decoration } from './lib/http/request.js'
 import { SessionTable } from './lib/http/sessions.js'
 import { KeepAlive } from './lib/http/stream.js'
 import { mountWellKnown } from './lib/http/well-known.js'
+import { decode } from './lib/jsonrpc.js'
 import type { AppLayer } from './lib/layer/layer.js'
 import { createLayer } from './lib/layer/layer.js'
 import type { Principal } from './lib/principal.js'
@@ -35,7 +34,7 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
   const layer = options.layer ?? decorateLayer(app, options)
   const server = new ProtocolServer(layer, { ...options, changes: !options.stateless, maxListens: options.maxStreams, log: app.log })
   const keepAlive = new KeepAlive(options.keepAliveInterval)
-  const sessions = new SessionTable(server, { ...options, idleTimeout: options.sessionIdleTimeout }, keepAlive)
+  const sessions = new SessionTable(server, { ...options, idleTimeout: options.sessionIdleTimeout }, keepAlive, options.resumable)
   const exchanges = new Exchanges(keepAlive)
   const endpoint = createEndpoint(server, sessions, exchanges, keepAlive, options)
   const guard = guardHook(app, options)
@@ -97,8 +96,7 @@ function decorateLayer (app: FastifyInstance, { serverInfo, instructions }: Opti
 async function parseBody (request: FastifyRequest, body: Buffer): Promise<unknown> {
   if (request.method !== 'POST') return undefined
   try {
-    if (!isUtf8(body)) throw new SyntaxError('not UTF-8')
-    return parse(body.toString(), { protoAction: 'error', constructorAction: 'ignore' })
+    return decode(body)
   } catch {
     throw new RefusalError(refusals.parseError)
   }

@@ -45,6 +45,11 @@ export interface Outbox {
   close (seen: string): Promise<void>
 }
 
+export interface StreamEvent { id: string, data: string }
+export interface EventReader { readonly stream: string, close: () => void }
+/** Of all streams of a session together; `ttl` in ms. */
+export interface EventLimits { maxEvents: number, maxBytes: number, ttl: number }
+
 export interface Backplane {
   // ---- sessions
   /** At the owner's cap its least recently used idle session ends first; `owner-full` when none is idle. */
@@ -64,6 +69,20 @@ export interface Backplane {
   push (id: string, message: object): Promise<void>
   /** Becomes the session's reader; nothing when there is one. `takeOver` replaces it. */
   openOutbox (id: string, deliver: (message: object) => void, takeOver?: boolean): Promise<Outbox | undefined>
+
+  /** Is there a reader, in whichever process? */
+  hasReader (id: string): Promise<boolean>
+
+  // ---- events of resumable streams, each within one session
+  /** Keeps an event of a stream; its id names the stream too. The oldest go beyond the limits. */
+  appendEvent (session: string, stream: string, data: string, limits: EventLimits): Promise<string>
+  /** Nothing more will come on this stream. */
+  endEvents (session: string, stream: string): Promise<void>
+  /**
+   * The events of one stream after an id, those that are there before this resolves, later ones as they come, and `undefined`
+   * at its end. Nothing when the session has no such event: ids of other sessions mean nothing here.
+   */
+  readEvents (session: string, after: string, deliver: (event: StreamEvent | undefined) => void): Promise<EventReader | undefined>
 
   // ---- changes
   publish (change: Change): Promise<void>

@@ -1,6 +1,7 @@
 // The backplane of one process: Maps. The reference for what the contract means.
 
-import type { Backplane, Change, Created, Outbox, SessionLimits, SessionRecord, Signal } from './index.js'
+import { SessionEvents } from './events.js'
+import type { Backplane, Change, Created, EventLimits, EventReader, Outbox, SessionLimits, SessionRecord, Signal, StreamEvent } from './index.js'
 
 interface Entry {
   record: SessionRecord
@@ -9,6 +10,7 @@ interface Entry {
   holds: number
   outbox: object[]
   reader: ((message: object) => void) | undefined
+  events: SessionEvents | undefined
 }
 
 const MAX_OUTBOX = 512
@@ -39,7 +41,7 @@ class MemoryBackplane implements Backplane {
       this.#end(idle)
     }
     if (full()) return 'full'
-    this.#sessions.set(id, { record, idleTimeout: limits.idleTimeout, usedAt: Date.now(), holds: 0, outbox: [], reader: undefined })
+    this.#sessions.set(id, { record, idleTimeout: limits.idleTimeout, usedAt: Date.now(), holds: 0, outbox: [], reader: undefined, events: undefined })
     this.#perOwner.set(owner, (this.#perOwner.get(owner) ?? 0) + 1)
     this.#watch(limits.idleTimeout)
     return 'created'
@@ -105,6 +107,25 @@ class MemoryBackplane implements Backplane {
         entry.record.seen = seen
       }
     }
+  }
+
+  async hasReader (id: string): Promise<boolean> {
+    return this.#sessions.get(id)?.reader !== undefined
+  }
+
+  async appendEvent (session: string, stream: string, data: string, limits: EventLimits): Promise<string> {
+    const entry = this.#sessions.get(session)
+    if (entry === undefined) return ''
+    entry.events ??= new SessionEvents()
+    return entry.events.append(stream, data, limits)
+  }
+
+  async endEvents (session: string, stream: string): Promise<void> {
+    this.#sessions.get(session)?.events?.end(stream)
+  }
+
+  async readEvents (session: string, after: string, deliver: (event: StreamEvent | undefined) => void): Promise<EventReader | undefined> {
+    return this.#sessions.get(session)?.events?.read(after, deliver)
   }
 
   async publish (change: Change): Promise<void> {

@@ -7,7 +7,7 @@ import type { RequestInfo } from '../principal.js'
 import { isStreaming } from '../protocol/methods/table.js'
 import type { ProtocolServer } from '../protocol/server.js'
 import type { Session } from '../protocol/session.js'
-import { DEFAULT_HTTP_VERSION, isHandshake } from '../revisions.js'
+import { DEFAULT_HTTP_VERSION, featuresOf, isHandshake } from '../revisions.js'
 import { HEADER } from './headers.js'
 import type { Refusal } from './refusal.js'
 import { ALLOW_STATELESS, notAllowed, refusal, refusals, refuse } from './refusal.js'
@@ -71,7 +71,7 @@ export function createEndpoint (server: ProtocolServer, sessions: SessionTable, 
     if ('status' in live) return refuse(reply, live)
     try {
       if (keepAlive.size >= maxStreams) return refuse(reply, refusals.tooManyStreams)
-      const stream = await sessions.openStream(live)
+      const stream = await sessions.openStream(live, header(request, HEADER.lastEventId))
       if (stream === undefined) return refuse(reply, refusals.streamOpen)
       reply.raw.once('close', () => stream.destroy())
       return reply.headers(SSE_HEADERS).send(stream)
@@ -126,7 +126,9 @@ export function createEndpoint (server: ProtocolServer, sessions: SessionTable, 
     if (listens && keepAlive.size >= maxStreams) return refuse(reply, refusals.tooManyStreams)
     const streams = batch ? message.some(isStreaming) : isStreaming(message)
     const mode = modeOf(acceptsJson, acceptsSse, streams, listens)
-    return await exchanges.run({ reply, session, message, mode, principal, request: info, abortOnLeave: modern, done }) ?? reply.send()
+    const log = mode === 'sse' && streams && !modern && session.record.id !== '' ? sessions.eventLog(session.record.id) : undefined
+    const prime = log !== undefined && featuresOf(session.record.version).polling
+    return await exchanges.run({ reply, session, message, mode, principal, request: info, abortOnLeave: modern, log, prime, done }) ?? reply.send()
   }
 
   function modeOf (acceptsJson: boolean, acceptsSse: boolean, streams: boolean, listens: boolean): Mode {

@@ -65,6 +65,15 @@ export interface CloudgMcpOptions {
   cache?: { ttl?: number, scope?: 'public' | 'private' }
   /** Threshold of handshake sessions until `logging/setLevel`. @default 'info' */
   defaultLogLevel?: LogLevel
+  /** How a 2026 `requestState` is sealed: `keys` of 32 bytes or more, `ttl` in ms. @default a random key, 600000 */
+  requestState?: { keys?: readonly (string | Uint8Array)[], ttl?: number, audience?: string }
+  /** ms to wait for the client's answer to a question in the handshake era. @default 300000 */
+  askTimeout?: number
+  /**
+   * Keep the messages of handshake streams so that clients can come back for them: `retry` ms after which they do (1000), and
+   * what is kept of a session's streams: `maxEvents` (1000), `maxBytes` (4194304), `ttl` ms (300000). @default false
+   */
+  resumable?: boolean | { retry?: number, maxEvents?: number, maxBytes?: number, ttl?: number }
   /** What several processes share. @default in memory */
   backplane?: Backplane
   /** ms that calls in flight get when the app closes. @default 500 */
@@ -81,6 +90,9 @@ const callable = (what: string) => z.custom<any>((value) => typeof value === 'fu
 const withMethods = (what: string, ...methods: string[]) => z.custom<any>(
   (value) => typeof value === 'object' && value !== null && methods.every((method) => typeof (value as any)[method] === 'function'), what)
 
+const resumable = z.strictObject({
+  retry: count.default(1000), maxEvents: positive.default(1000), maxBytes: positive.default(4 * 1024 * 1024), ttl: positive.default(300_000)
+})
 const icons = z.array(z.looseObject({ src: z.string() }))
 const schema = z.strictObject({
   layer: withMethods('a layer: createLayer(), or an adapter', 'list', 'callTool', 'onChange', 'viewOf').optional(),
@@ -113,6 +125,11 @@ const schema = z.strictObject({
   pageSize: count.default(100),
   cache: z.strictObject({ ttl: count.default(0), scope: z.enum(['public', 'private']).default('private') }).default({ ttl: 0, scope: 'private' }),
   defaultLogLevel: z.custom<LogLevel>(isLevel, 'a syslog level such as `info`').default('info'),
+  requestState: z.strictObject({
+    keys: z.array(z.union([z.string(), z.instanceof(Uint8Array)])).optional(), ttl: z.number().optional(), audience: z.string().optional()
+  }).optional(),
+  askTimeout: positive.default(300_000),
+  resumable: z.union([z.boolean(), resumable]).default(false).transform((given) => given === true ? resumable.parse({}) : given || undefined),
   backplane: withMethods('redisBackplane() or another Backplane', 'createSession', 'publish').optional(),
   closeGrace: count.default(500),
   exposeErrors: z.boolean().default(false)

@@ -8,6 +8,7 @@ import type { Reply } from '../jsonrpc.js'
 import { codes, encode, encodeBytes, failure, replyId } from '../jsonrpc.js'
 import type { Principal, RequestInfo } from '../principal.js'
 import type { Session } from '../protocol/session.js'
+import type { EventLog } from './resumable.js'
 import { EventStream, frame, SSE_HEADERS } from './stream.js'
 import type { KeepAlive } from './stream.js'
 
@@ -26,6 +27,10 @@ export interface ExchangeOptions {
   request: RequestInfo
   /** The client's leaving aborts the work (2026, and every listen). */
   abortOnLeave: boolean
+  /** Makes the stream one that the client can come back to; it is committed at once then. */
+  log?: EventLog | undefined
+  /** Begin with an event that has an id and nothing else. */
+  prime?: boolean
   /** Called when the exchange is over, however it ended. */
   done: () => void
 }
@@ -83,6 +88,7 @@ class Exchange {
   #timer: NodeJS.Timeout | undefined
   #responded = false
   #shutDown = false
+  #overflowed = false
 
   constructor (options: ExchangeOptions, keepAlive: KeepAlive, forget: () => void) {
     this.#options = options
@@ -92,13 +98,19 @@ class Exchange {
   }
 
   run (): Promise<Payload> {
-    const { reply, session, message, mode, principal, request } = this.#options
+    const { reply, session, message, mode, principal, request, log, prime } = this.#options
     return new Promise((resolve, reject) => {
       this.#respond = resolve
       reply.raw.once('close', this.#onClose)
       const sink = mode === 'json' ? undefined : this.#sink
-      if (mode !== 'json') this.#timer = setTimeout(this.#commit, COMMIT_AFTER)
-      session.handle(message, { sink, principal, request }).then((answer) => this.#finish(answer), reject).finally(() => {
+      if (log !== undefined) {
+        this.#commit()
+        if (prime === true) void log.prime(this.#write).catch(this.#lost)
+      } else if (mode !== 'json') {
+        this.#timer = setTimeout(this.#commit, COMMIT_AFTER)
+      }
+      const closeStream = log === undefined ? undefined : this.#leaveStream
+      session.handle(message, { sink, principal, request, closeStream }).then((answer) => this.#finish(answer), reject).finally(() => {
         clearTimeout(this.#timer)
         this.#forget()
         this.#options.done()
@@ -114,6 +126,8 @@ class Exchange {
   }
 
   readonly #sink = (notification: object): void | Promise<void> => {
+    const { log } = this.#options
+    if (log !== undefined) return log.append(notification, this.#write).catch(this.#lost)
     if (this.#stream !== undefined) return this.#stream.send(notification)
     const text = frame(notification)
     if (this.#frames.push(text) === 1) setImmediate(this.#commit)
@@ -122,13 +136,33 @@ class Exchange {
     return undefined
   }
 
+  readonly #write = (text: string): void | Promise<void> => this.#stream!.write(text)
+
+  readonly #lost = (error: unknown): void => {
+    this.#options.reply.log.error({ err: error }, 'a message of a resumable stream could not be kept')
+  }
+
+  /** Ends the stream, not the work: the rest is kept for the client that comes back. */
+  readonly #leaveStream = (): boolean => {
+    void this.#options.log!.flush().then(() => this.#stream!.finish())
+    return true
+  }
+
   /** From here on it is a stream of events, with status 200. */
   readonly #commit = (): void => {
     if (this.#responded) return
     this.#stream = new EventStream(this.#keepAlive, this.#frames.length === 0 ? undefined : this.#frames.join(''))
-    this.#stream.onDrop = () => this.#options.reply.log.warn('a client reads its stream too slowly: notifications are dropped')
+    this.#stream.onOverflow = this.#onOverflow
     this.#frames = []
     this.#answer(this.#stream, SSE_HEADERS)
+  }
+
+  readonly #onOverflow = (): void => {
+    const { reply, log } = this.#options
+    // What is kept is not lost: the client comes back for it.
+    if (log !== undefined) this.#stream!.destroy()
+    else if (!this.#overflowed) reply.log.warn('a client reads its stream too slowly: notifications are dropped')
+    this.#overflowed = true
   }
 
   #finish (answer: Reply | Reply[] | undefined): void {
@@ -136,6 +170,12 @@ class Exchange {
     const replies = this.#shutDown && answer === undefined
       ? [failure(replyId(message), { code: codes.internalError, message: 'The server is shutting down' })]
       : answer === undefined ? [] : Array.isArray(answer) ? answer : [answer]
+    const { log } = this.#options
+    if (log !== undefined) {
+      for (const one of replies) void log.append(one, this.#write).catch(this.#lost)
+      void log.end().catch(this.#lost).then(() => this.#stream!.finish())
+      return
+    }
     if (this.#stream !== undefined) {
       this.#stream.finish(replies.map(frame).join(''))
       return

@@ -10,6 +10,8 @@ import type { Session } from '../protocol/session.js'
 import { sessionRecord } from '../protocol/session.js'
 import type { Refusal } from './refusal.js'
 import { refusals } from './refusal.js'
+import type { ResumableOptions } from './resumable.js'
+import { EventLog, eventFrame, STANDALONE } from './resumable.js'
 import { EventStream } from './stream.js'
 import type { KeepAlive } from './stream.js'
 
@@ -20,6 +22,8 @@ const STALLED = 1000
 export interface LiveSession {
   readonly session: Session
   stream: EventStream | undefined
+  /** Sends a message on the stream, while there is one. */
+  deliver: ((message: object) => void | Promise<void>) | undefined
   uses: number
   release: () => void
 }
@@ -32,10 +36,13 @@ export class SessionTable {
   readonly #live = new Map<string, LiveSession>()
   readonly #stopSignals: () => void
 
-  constructor (server: ProtocolServer, limits: SessionLimits, keepAlive: KeepAlive) {
+  readonly #resumable: ResumableOptions | undefined
+
+  constructor (server: ProtocolServer, limits: SessionLimits, keepAlive: KeepAlive, resumable?: ResumableOptions) {
     this.#server = server
     this.#backplane = server.backplane
     this.#limits = limits
+    this.#resumable = resumable
     this.#keepAlive = keepAlive
     this.#stopSignals = this.#backplane.onSignal((signal) => this.#onSignal(signal))
   }
@@ -74,33 +81,83 @@ export class SessionTable {
     return this.#backplane.deleteSession(id)
   }
 
-  /** Opens the session's standalone stream: what waits for it comes first. A dead or stalled stream gives way. */
-  async openStream (live: LiveSession): Promise<EventStream | undefined> {
+  /** The log of a new resumable stream of a session, where streams are resumable. */
+  eventLog (session: string, stream?: string): EventLog | undefined {
+    return this.#resumable && new EventLog(this.#backplane, session, this.#resumable, stream)
+  }
+
+  /**
+   * Opens the stream that a GET asks for: the session's standalone one, or, with the id of an event, the rest of the stream
+   * that it belongs to. Nothing when the standalone stream is taken; a dead or stalled one gives way.
+   */
+  async openStream (live: LiveSession, lastEventId: string | undefined): Promise<EventStream | undefined> {
+    const stream = new EventStream(this.#keepAlive)
+    if (this.#resumable !== undefined && lastEventId !== undefined && await this.#resume(live, stream, lastEventId)) return stream
+    return await this.#openStandalone(live, stream) ? stream : undefined
+  }
+
+  /** Replays what was missed. True when it was a request's stream, which then goes on live. */
+  async #resume (live: LiveSession, stream: EventStream, lastEventId: string): Promise<boolean> {
+    const missed: string[] = []
+    let replayed = false
+    let ended = false
+    const reader = await this.#backplane.readEvents(live.session.record.id, lastEventId, (event) => {
+      if (!replayed) event === undefined ? ended = true : missed.push(eventFrame(event))
+      else if (event === undefined) stream.finish()
+      else void stream.write(eventFrame(event))
+    })
+    replayed = true
+    if (missed.length > 0) void stream.write(missed.join(''))
+    if (reader === undefined) return false
+    if (reader.stream === STANDALONE) {
+      reader.close()
+      return false
+    }
+    stream.onOverflow = () => stream.destroy()
+    live.uses++
+    stream.once('close', () => {
+      reader.close()
+      live.release()
+    })
+    if (ended) stream.finish()
+    return true
+  }
+
+  /** What waits for the session comes first, then what it has missed, then what is to come. */
+  async #openStandalone (live: LiveSession, stream: EventStream): Promise<boolean> {
     const { session, stream: old } = live
     const { id } = session.record
-    if (old !== undefined && !old.destroyed && old.stalledFor < STALLED) return undefined
-    old?.destroy()
-    const stream = new EventStream(this.#keepAlive)
-    const outbox = await this.#backplane.openOutbox(id, (message) => { void stream.send(message) }, old !== undefined)
+    const log = this.eventLog(id, STANDALONE)
+    const deliver = log === undefined
+      ? (message: object) => stream.send(message)
+      : (message: object) => log.append(message, (text) => stream.write(text)).catch((error) => {
+        this.#server.log.error({ err: error }, 'a message of a resumable stream could not be kept')
+      })
+    const free = old === undefined || old.destroyed || old.stalledFor >= STALLED
+    if (free) old?.destroy()
+    const outbox = free ? await this.#backplane.openOutbox(id, (message) => { void deliver(message) }, old !== undefined) : undefined
     if (outbox === undefined) {
       stream.destroy()
-      return undefined
+      return false
     }
+    if (log !== undefined) stream.onOverflow = () => stream.destroy()
     live.stream = stream
+    live.deliver = deliver
     live.uses++
-    this.#server.changes.addSession(session)
+    const { changes } = this.#server
+    changes.addSession(session)
     stream.once('close', () => {
       if (live.stream === stream) {
-        live.stream = undefined
-        this.#server.changes.removeSession(session)
+        live.stream = live.deliver = undefined
+        changes.removeSession(session)
       }
       live.release()
       this.#backplane.head().then((seen) => outbox.close(seen)).catch((error) => {
         this.#server.log.error({ err: error }, 'a session stream could not be given back')
       })
     })
-    this.#server.changes.tell(session, await this.#server.changes.missed(session))
-    return stream
+    changes.tell(session, await changes.missed(session))
+    return true
   }
 
   /** Ends the streams; the sessions themselves stay, for the next process. */
@@ -118,12 +175,14 @@ export class SessionTable {
         record,
         register: false,
         send: (message) => {
-          if (live.stream !== undefined) return live.stream.send(message)
+          if (live.deliver !== undefined) return live.deliver(message)
           return this.#push(id, message)
         },
+        reachable: () => live.stream !== undefined || this.#backplane.hasReader(id),
         save: (part) => this.#backplane.updateSession(id, part)
       }),
       stream: undefined,
+      deliver: undefined,
       uses: 0,
       release: () => {
         if (--live.uses > 0) return
@@ -143,6 +202,8 @@ export class SessionTable {
     if (live === undefined) return
     if (signal.type === 'cancel') {
       live.session.cancel(signal.requestId, signal.reason)
+    } else if (signal.type === 'reply') {
+      live.session.settle(signal.message)
     } else if (signal.type === 'ended') {
       this.#live.delete(signal.session)
       live.session.close()

@@ -23,12 +23,13 @@ export function frame (message: object): string {
 /** A stream of events to one client. Fastify pipes it into the response; ended by us, or destroyed when the client leaves. */
 export class EventStream extends Readable {
   readonly #keepAlive: KeepAlive
+  #finished = false
   #waiters: (() => void)[] | undefined
   #fullSince: number | undefined
   /** When something was last handed over, for the keep-alive. */
   wroteAt = Date.now()
-  /** Called once when something had to be dropped. */
-  onDrop: (() => void) | undefined
+  /** Called when more waits for the reader than is kept; what comes now is dropped. */
+  onOverflow: (() => void) | undefined
 
   /** @param first text to begin with; a proxy may hold the headers back until there is some */
   constructor (keepAlive: KeepAlive, first = OPEN) {
@@ -48,11 +49,10 @@ export class EventStream extends Readable {
 
   /** Sends text that is framed already. */
   write (text: string): void | Promise<void> {
-    if (this.destroyed || this.readableEnded) return undefined
+    if (this.destroyed || this.#finished) return undefined
     if (this.readableLength > MAX_QUEUED) {
-      this.onDrop?.()
-      this.onDrop = undefined
-      return this.#room()
+      this.onOverflow?.()
+      return this.destroyed ? undefined : this.#room()
     }
     this.wroteAt = Date.now()
     if (this.push(text)) return undefined
@@ -66,7 +66,8 @@ export class EventStream extends Readable {
 
   /** Ends the stream after what is queued; `last` is sent whatever the queue holds. */
   finish (last = ''): void {
-    if (this.destroyed) return
+    if (this.destroyed || this.#finished) return
+    this.#finished = true
     if (last !== '') this.push(last)
     this.push(null)
     this.#keepAlive.remove(this)

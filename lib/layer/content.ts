@@ -1,6 +1,8 @@
 // Content blocks, and the way from a handler's natural return value to a tool result, resource contents or prompt messages.
 
 import { isObject } from '../jsonrpc.js'
+import type { InputRequired } from './ask.js'
+import { isInputRequired } from './ask.js'
 
 export interface Annotations { audience?: ('user' | 'assistant')[], priority?: number, lastModified?: string }
 interface Block { annotations?: Annotations, _meta?: Record<string, unknown> }
@@ -98,7 +100,8 @@ function binary (bytes: Uint8Array): ContentBlock {
 }
 
 /** What a resource handler returned, as contents. Bytes are binary, objects are JSON. */
-export function toResourceContents (value: unknown, uri: string, mimeType: string): ResourceContents[] {
+export function toResourceContents (value: unknown, uri: string, mimeType: string): ResourceContents[] | InputRequired {
+  if (isInputRequired(value)) return value
   if (isResourceContents(value)) return [value]
   if (Array.isArray(value) && value.length > 0 && value.every(isResourceContents)) return value
   if (isObject(value) && Array.isArray(value.contents) && value.contents.every(isResourceContents)) return value.contents
@@ -114,7 +117,8 @@ function isPromptMessage (value: unknown): value is PromptMessage {
 }
 
 /** What a prompt handler returned, as messages. Text and content blocks are said by the user. */
-export function toPromptResult (value: unknown, description: string | undefined): PromptResult {
+export function toPromptResult (value: unknown, description: string | undefined): PromptResult | InputRequired {
+  if (isInputRequired(value)) return value
   if (isObject(value) && Array.isArray(value.messages) && value.messages.every(isPromptMessage)) return value as PromptResult
   const said = Array.isArray(value) ? value : [value]
   const messages = said.map((one): PromptMessage => {

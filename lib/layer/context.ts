@@ -4,7 +4,11 @@
 import type { Principal, RequestInfo } from '../principal.js'
 import { localUser } from '../principal.js'
 import type { Era, Version } from '../revisions.js'
+import type { Ask, AskOptions, ElicitResult, Question, Root, SamplingParams, SamplingResult } from './ask.js'
+import { elicit, elicitUrl, listRoots, sample } from './ask.js'
 import type { ResourceContents, ResourceLink, Annotations } from './content.js'
+import { MissingCapabilityError } from './errors.js'
+import type { InferInput, SchemaInput } from './schema.js'
 
 export const LOG_LEVELS = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency'] as const
 export type LogLevel = typeof LOG_LEVELS[number]
@@ -34,6 +38,12 @@ export interface CallPort {
   stop (reason: Error): void
   progress (progress: number, total?: number, message?: string): Promise<void>
   notifyLog (level: string, data: unknown, logger?: string): Promise<void>
+  ask (question: Question): Promise<unknown>
+  /** Answers to the questions of an explicit `inputRequired()`. */
+  readonly inputResponses: Readonly<Record<string, any>>
+  /** What an explicit `inputRequired()` wanted back. */
+  readonly requestState: unknown
+  closeStream (): boolean
 }
 
 export interface LinkOptions { title?: string, description?: string, mimeType?: string, size?: number, annotations?: Annotations }
@@ -82,6 +92,50 @@ export class Context {
     return { log: (level, data, logger) => this.#port.notifyLog(level, data, logger) }
   }
 
+  /**
+   * Asks the user to fill in a form. In the handshake era the client is asked while the handler waits; in 2026-07-28 the
+   * handler ends here and **runs again from its start** once the answer is there, so do nothing before that must not be
+   * done twice (or declare the question in the tool's `inputs`).
+   * @param schema a flat zod shape or object, or JSON Schema of primitives
+   * @throws MissingCapabilityError (2026) or a refusal when the client did not declare elicitation
+   */
+  elicit<const S extends SchemaInput> (message: string, schema: S, options?: AskOptions): Promise<ElicitResult<InferInput<S>>> {
+    return this.ask(elicit(message, schema, options))
+  }
+
+  /** Sends the user to a page, for what must not pass through the client. See {@link elicit}. */
+  elicitUrl (message: string, url: string, options?: AskOptions & { elicitationId?: string }): Promise<ElicitResult<undefined>> {
+    return this.ask(elicitUrl(message, url, options))
+  }
+
+  /** Asks the client's model. See {@link elicit}. */
+  sample (params: SamplingParams, options?: AskOptions): Promise<SamplingResult> {
+    return this.ask(sample(params, options))
+  }
+
+  /** The directories that the client lets servers work in. See {@link elicit}. */
+  listRoots (options?: AskOptions): Promise<Root[]> {
+    return this.ask(listRoots(options))
+  }
+
+  /** Asks a question made with `elicit()`, `elicitUrl()`, `sample()` or `listRoots()`. */
+  ask<T> (question: Ask<T>): Promise<T> {
+    return this.#port.ask(question) as Promise<T>
+  }
+
+  /** Answers to the questions of an explicit `inputRequired()`, by key; empty on the first run. */
+  get inputResponses (): Readonly<Record<string, any>> { return this.#port.inputResponses }
+  /** What an explicit `inputRequired()` of an earlier run wanted back. */
+  get requestState (): unknown { return this.#port.requestState }
+
+  /**
+   * Ends the client's stream while the work goes on: the client comes back for the rest. False where that is not possible
+   * (streams are not resumable, or the revision does not know it).
+   */
+  closeStream (): boolean {
+    return this.#port.closeStream()
+  }
+
   /** Reads a resource of the same layer, as the same caller. */
   readResource (uri: string): Promise<ResourceContents[]> {
     return this.#read(uri, this.#port)
@@ -122,6 +176,10 @@ export function localPort (who: Principal = localUser, log: Logger = silent): Ca
     log,
     stop (reason) { controller.abort(reason) },
     async progress () {},
-    async notifyLog () {}
+    async notifyLog () {},
+    async ask () { throw new MissingCapabilityError({ elicitation: {} }) },
+    inputResponses: {},
+    requestState: undefined,
+    closeStream: () => false
   }
 }

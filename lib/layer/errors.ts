@@ -70,3 +70,10 @@ export class MissingCapabilityError extends LayerError {
     this.required = required
   }
 }
+
+/** Ends a run of a handler in 2026-07-28: its questions are on their way to the client, and the handler runs again with the answers. Not for handlers to catch. */
+export class SuspendedError extends LayerError {
+  constructor () {
+    super('The call waits for answers of the client: the handler runs again when they are there')
+  }
+}

@@ -3,6 +3,8 @@
 export { AppLayer, createLayer } from './layer.js'
 export type { CallInfo, ChangeEvent, Definition, Handle, Layer, LayerOptions, ListKind, Middleware, ServerInfo } from './layer.js'
 export type { AccessRules } from './access.js'
+export { elicit, elicitUrl, inputRequired, listRoots, sample } from './ask.js'
+export type { Ask, AskOptions, ElicitResult, InputRequired, Inputs, Root, SamplingParams, SamplingResult } from './ask.js'
 export type { Completer, Completion, CompletionRef } from './completion.js'
 export type * from './content.js'
 export { Context, LOG_LEVELS, localPort } from './context.js'

@@ -4,6 +4,8 @@
 import { performance } from 'node:perf_hooks'
 import type { Principal } from '../principal.js'
 import { DuplicateError, InvalidOptionError, InvalidPrefixError } from '../errors.js'
+import type { InputRequired, Inputs } from './ask.js'
+import { isInputRequired } from './ask.js'
 import { hasRules, maySee, viewKey } from './access.js'
 import type { Guarded } from './access.js'
 import type { Completion, CompletionRef } from './completion.js'
@@ -40,9 +42,9 @@ export interface Layer {
   /** Which families are offered. @default all */
   readonly capabilities?: { tools?: boolean, resources?: boolean, prompts?: boolean, completions?: boolean } | undefined
   list (kind: ListKind, principal: Principal): Awaitable<readonly Definition[]>
-  callTool (name: string, args: Record<string, unknown>, port: CallPort): Awaitable<ToolResult>
-  readResource (uri: string, port: CallPort): Awaitable<ResourceContents[] | Record<string, unknown>>
-  getPrompt (name: string, args: Record<string, unknown>, port: CallPort): Awaitable<PromptResult>
+  callTool (name: string, args: Record<string, unknown>, port: CallPort): Awaitable<ToolResult | InputRequired>
+  readResource (uri: string, port: CallPort): Awaitable<ResourceContents[] | InputRequired | Record<string, unknown>>
+  getPrompt (name: string, args: Record<string, unknown>, port: CallPort): Awaitable<PromptResult | InputRequired>
   complete (ref: CompletionRef, argument: { name: string, value: string }, known: Record<string, string>, port: CallPort): Awaitable<Completion>
   onChange (listener: ChangeListener): () => void
   /** Principals with equal keys see the same; `''` when everybody does. Nothing when lists must not be cached. */
@@ -144,9 +146,9 @@ export class AppLayer implements Layer {
 
   // ---- registration
 
-  tool<const I extends SchemaInput | undefined = undefined, const O extends SchemaInput | undefined = undefined> (
-    name: string, spec: ToolSpec<I, O>, handler: ToolHandler<NoInfer<I>, NoInfer<O>>
-  ): Handle<ToolSpec<I, O>> {
+  tool<const I extends SchemaInput | undefined = undefined, const O extends SchemaInput | undefined = undefined, const Q extends Inputs | undefined = undefined> (
+    name: string, spec: ToolSpec<I, O, Q>, handler: ToolHandler<NoInfer<I>, NoInfer<O>, NoInfer<Q>>
+  ): Handle<ToolSpec<I, O, Q>> {
     return this.#register('tool', this.#tools, this.#prefix + name, spec, (given) => defineTool(name, this.#prefix + name, given, handler as ToolHandler), 'tools')
   }
 
@@ -254,7 +256,7 @@ export class AppLayer implements Layer {
     }
   }
 
-  // ---- the four calls
+  // ---- the four calls (a handler's `inputRequired()` passes through them as it is)
 
   async callTool (name: string, args: Record<string, unknown>, port: CallPort): Promise<ToolResult> {
     const tool = this.#tools.get(name)
@@ -316,7 +318,11 @@ export class AppLayer implements Layer {
     return { kind, name, spec, arguments: args, principal: port.principal, context, started: performance.now() }
   }
 
-  readonly #read = (uri: string, port: CallPort): Promise<ResourceContents[]> => this.readResource(uri, port)
+  readonly #read = async (uri: string, port: CallPort): Promise<ResourceContents[]> => {
+    const read = await this.readResource(uri, port)
+    if (isInputRequired(read)) throw new LayerError(`the resource ${uri} asks the client: it cannot be read from within a call`)
+    return read
+  }
 
   #through (info: CallInfo, run: () => Promise<any>): Promise<any> {
     if (this.#middleware.length === 0) return run()
@@ -331,7 +337,13 @@ export class AppLayer implements Layer {
   async start (): Promise<void> {
     this.#servers++
     this.#running ??= (async () => { await this.#options.start?.() })()
-    await this.#running
+    try {
+      await this.#running
+    } catch (error) {
+      this.#servers--
+      this.#running = undefined
+      throw error
+    }
   }
 
   /** Runs `options.stop` when the last one has closed. */

@@ -2,6 +2,7 @@
 
 import type { z } from 'zod'
 import type { AccessRules } from './access.js'
+import type { InputRequired } from './ask.js'
 import type { Completer } from './completion.js'
 import type { PromptResult } from './content.js'
 import { toPromptResult } from './content.js'
@@ -102,7 +103,7 @@ export function requireArguments (prompt: Prompt, args: Readonly<Record<string, 
 }
 
 /** Checks the arguments (unknown ones are dropped) and renders the prompt. */
-export async function runPrompt (prompt: Prompt, args: Readonly<Record<string, unknown>>, ctx: Context): Promise<PromptResult> {
+export async function runPrompt (prompt: Prompt, args: Readonly<Record<string, unknown>>, ctx: Context): Promise<PromptResult | InputRequired> {
   const values: Record<string, unknown> = {}
   for (const { name, schema } of prompt.arguments.values()) {
     const given = Object.hasOwn(args, name) ? args[name] : undefined

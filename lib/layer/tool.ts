@@ -5,6 +5,8 @@ import { InvalidNameError } from '../errors.js'
 import type { AccessRules } from './access.js'
 import type { ContentBlock, ToolResult } from './content.js'
 import { asToolResult, naturalResult } from './content.js'
+import type { AnswersOf, InputRequired, Inputs } from './ask.js'
+import { isInputRequired } from './ask.js'
 import type { Context } from './context.js'
 import { InvalidArgumentsError, InvalidOutputError, TimeoutError } from './errors.js'
 import type { HeaderParam } from './header-params.js'
@@ -22,7 +24,7 @@ export interface ToolAnnotations {
   openWorldHint?: boolean
 }
 
-export interface ToolSpec<I extends SchemaInput | undefined = any, O extends SchemaInput | undefined = any> extends AccessRules<ToolSpec> {
+export interface ToolSpec<I extends SchemaInput | undefined = any, O extends SchemaInput | undefined = any, Q extends Inputs | undefined = any> extends AccessRules<ToolSpec> {
   title?: string
   description?: string
   /** A zod shape, a zod or Standard Schema object, or JSON Schema 2020-12. @default no arguments */
@@ -30,15 +32,17 @@ export interface ToolSpec<I extends SchemaInput | undefined = any, O extends Sch
   /** Checked against what the handler returns. @default unchecked */
   output?: O
   annotations?: ToolAnnotations
+  /** Questions to the client that are answered before the handler runs, once; or functions from the arguments to such. */
+  inputs?: Q
   icons?: Icon[]
   /** Longest run in ms; 0 for no limit. @default the layer's `timeout` (300 000) */
   timeout?: number
   _meta?: Record<string, unknown>
 }
 
-type Wide<O> = [O] extends [SchemaInput] ? (unknown extends O ? unknown : InferOutput<O> | ToolResult | ContentBlock | ContentBlock[]) : unknown
+type Wide<O> = [O] extends [SchemaInput] ? (unknown extends O ? unknown : InferOutput<O> | ToolResult | InputRequired | ContentBlock | ContentBlock[]) : unknown
 export type ToolReturn<O> = Wide<O> | Promise<Wide<O>>
-export type ToolHandler<I = any, O = any> = (args: InferInput<I>, ctx: Context) => ToolReturn<O>
+export type ToolHandler<I = any, O = any, Q = any> = (args: InferInput<I>, ctx: Context, inputs: AnswersOf<Q>) => ToolReturn<O>
 
 /** A tool as lists show it. */
 export interface ToolDefinition {
@@ -104,13 +108,15 @@ export function defineTool (name: string, exposed: string, spec: ToolSpec, handl
 export interface RunLimits { timeout: number, maxOutputChars: number }
 
 /** Checks the arguments, runs the handler under its timeout, and makes the result. */
-export async function runTool (tool: Tool, args: Record<string, unknown>, ctx: Context, started: number, limits: RunLimits): Promise<ToolResult> {
+export async function runTool (tool: Tool, args: Record<string, unknown>, ctx: Context, started: number, limits: RunLimits): Promise<ToolResult | InputRequired> {
   const checking = tool.input.check(args)
   const checked = checking instanceof Promise ? await checking : checking
   if (!checked.ok) throw new InvalidArgumentsError(checked.issues)
   const timeout = tool.spec.timeout ?? limits.timeout
-  const running: unknown = tool.handler(checked.value, ctx)
+  const answers = tool.spec.inputs === undefined ? {} : await askAll(tool.spec.inputs, checked.value, ctx)
+  const running: unknown = tool.handler(checked.value, ctx, answers)
   const value = running instanceof Promise ? await (timeout > 0 ? within(timeout, running, tool.definition.name, ctx) : running) : await running
+  if (isInputRequired(value)) return value
   const whole = asToolResult(value)
   const isError = whole?.isError ?? false
   // An error needs no structured content. Otherwise a declared output schema holds, whatever the handler returned.
@@ -126,6 +132,15 @@ export async function runTool (tool: Tool, args: Record<string, unknown>, ctx: C
   }
   made._meta = { ...result._meta, 'cloudg/duration_ms': result._meta?.['cloudg/duration_ms'] ?? Math.round(performance.now() - started) }
   return made
+}
+
+/** Asks everything at once. */
+async function askAll (inputs: Inputs, args: unknown, ctx: Context): Promise<Record<string, unknown>> {
+  const answers = Object.entries(inputs).map(async ([name, input]) => {
+    const question = typeof input === 'function' ? input(args) : input
+    return [name, await ctx.ask({ ...question, key: question.key ?? name })]
+  })
+  return Object.fromEntries(await Promise.all(answers))
 }
 
 async function checkOutput (tool: Tool, value: unknown): Promise<unknown> {

@@ -2,10 +2,12 @@
 
 import type { Params, RequestId } from '../jsonrpc.js'
 import { isRequestId } from '../jsonrpc.js'
+import type { Question } from '../layer/ask.js'
 import type { CallPort, Logger } from '../layer/context.js'
 import type { Principal, RequestInfo } from '../principal.js'
 import type { Features, Version } from '../revisions.js'
 import { featuresOf } from '../revisions.js'
+import { ask, Rounds } from './ask.js'
 import type { Envelope } from './era.js'
 import { reaches, thresholdOf, toLevel } from './log-levels.js'
 import type { Session } from './session.js'
@@ -22,6 +24,8 @@ export interface Exchange {
   request?: RequestInfo | undefined
   /** Aborted when the peer has gone. */
   signal?: AbortSignal | undefined
+  /** Ends the stream of this exchange early; its client comes back for the rest. False where it cannot. */
+  closeStream?: (() => boolean) | undefined
 }
 
 export class Call implements CallPort {
@@ -37,7 +41,10 @@ export class Call implements CallPort {
   cancelled = false
   /** Run when the call ends, however it does. */
   onEnd: (() => void) | undefined
-  readonly #sink: Sink | undefined
+  /** Handshake era: answers to an explicit `inputRequired()`. */
+  answers: { responses: Record<string, unknown>, own: unknown } | undefined
+  readonly #exchange: Exchange
+  #rounds: Rounds | undefined
   #progress: number | undefined
   #ended = false
   #aborted: Error | undefined
@@ -45,7 +52,7 @@ export class Call implements CallPort {
   #onAbort: ((reason: Error) => void) | undefined
 
   constructor (session: Session, id: RequestId, method: string, params: Params, version: Version, envelope: Envelope | undefined,
-    principal: Principal, request: RequestInfo, sink: Sink | undefined) {
+    principal: Principal, request: RequestInfo, exchange: Exchange) {
     this.session = session
     this.requestId = id
     this.method = method
@@ -54,7 +61,7 @@ export class Call implements CallPort {
     this.envelope = envelope
     this.principal = principal
     this.request = request
-    this.#sink = sink
+    this.#exchange = exchange
   }
 
   get server (): ProtocolServer { return this.session.server }
@@ -75,12 +82,14 @@ export class Call implements CallPort {
     return this.#controller.signal
   }
 
-  get hasOwnStream (): boolean { return this.#sink !== undefined }
+  get hasOwnStream (): boolean { return this.#exchange.sink !== undefined }
+  get ended (): boolean { return this.#ended }
 
   /** Sends a notification of this request: on its own stream, or on the session's. Nothing goes out after the end. */
   notify (message: object): void | Promise<void> {
     if (this.#ended) return undefined
-    return this.#sink === undefined ? this.session.send(message) : this.#sink(message)
+    const { sink } = this.#exchange
+    return sink === undefined ? this.session.send(message) : sink(message)
   }
 
   async progress (progress: number, total?: number, message?: string): Promise<void> {
@@ -107,6 +116,34 @@ export class Call implements CallPort {
     await this.notify({ jsonrpc: '2.0', method: 'notifications/message', params: { level: said, data: data ?? null, logger } })
   }
 
+  ask (question: Question): Promise<unknown> {
+    return ask(this, question)
+  }
+
+  /** 2026: what has been asked and answered. Made from the params; a bad `requestState` throws. */
+  get rounds (): Rounds {
+    this.#rounds ??= new Rounds(this)
+    return this.#rounds
+  }
+
+  /** Reads what the client sent back of earlier rounds, if it did. */
+  openRounds (): void {
+    const { requestState, inputResponses } = this.params
+    if ((requestState !== undefined && requestState !== null) || inputResponses !== undefined) this.#rounds = new Rounds(this)
+  }
+
+  get inputResponses (): Readonly<Record<string, any>> {
+    return this.era === 'modern' ? this.rounds.responses : this.answers?.responses ?? {}
+  }
+
+  get requestState (): unknown {
+    return this.era === 'modern' ? this.rounds.own : this.answers?.own
+  }
+
+  closeStream (): boolean {
+    return this.features.polling && this.#exchange.closeStream?.() === true
+  }
+
   /** The work, or the abort of it: whichever comes first. */
   untilAborted<T> (work: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
@@ -126,6 +163,11 @@ export class Call implements CallPort {
     if (this.#ended) return
     this.cancelled = true
     this.stop(reason)
+    this.#onAbort?.(reason)
+  }
+
+  /** The call is answered without its work, which is no longer waited for. */
+  interrupt (reason: Error): void {
     this.#onAbort?.(reason)
   }
 

@@ -2,7 +2,7 @@
 
 import type { Backplane } from '../backplane/index.js'
 import { memoryBackplane } from '../backplane/memory.js'
-import type { RequestId, Result } from '../jsonrpc.js'
+import type { Params, RequestId, Result } from '../jsonrpc.js'
 import type { Logger, LogLevel } from '../layer/context.js'
 import { silent } from '../layer/context.js'
 import type { Layer } from '../layer/layer.js'
@@ -11,6 +11,8 @@ import { defaultResolver } from '../principal.js'
 import type { Version } from '../revisions.js'
 import { Changes } from './changes.js'
 import { Pages } from './pages.js'
+import type { RequestStateOptions } from './request-state.js'
+import { RequestState } from './request-state.js'
 import type { SessionOptions } from './session.js'
 import { Session } from './session.js'
 import type { CacheHints } from './wire.js'
@@ -35,6 +37,10 @@ export interface ProtocolOptions {
   maxBatch?: number
   /** Advertise and deliver changes. False where nothing can carry them (stateless HTTP). @default true */
   changes?: boolean
+  /** How a 2026 `requestState` is sealed. @default a random key, 600000 ms */
+  requestState?: RequestStateOptions | undefined
+  /** ms to wait for the client's answer to a question in the handshake era. @default 300000 */
+  askTimeout?: number
   log?: Logger
 }
 
@@ -45,6 +51,8 @@ export class ProtocolServer {
   readonly defaultLogLevel: LogLevel
   readonly exposeErrors: boolean
   readonly maxBatch: number
+  readonly askTimeout: number
+  readonly requestState: RequestState
   readonly handshakeChanges: boolean
   readonly changes: Changes
   readonly pages: Pages
@@ -58,6 +66,8 @@ export class ProtocolServer {
     this.log = log
     this.defaultLogLevel = defaultLogLevel
     this.maxBatch = maxBatch
+    this.askTimeout = options.askTimeout ?? 300_000
+    this.requestState = new RequestState(layer.info.name, options.requestState)
     this.exposeErrors = options.exposeErrors ?? false
     this.handshakeChanges = options.changes ?? true
     this.backplane = options.backplane ?? memoryBackplane()
@@ -97,6 +107,12 @@ export class ProtocolServer {
   async cancelElsewhere (session: Session, requestId: RequestId, reason: string | undefined): Promise<void> {
     const { id } = session.record
     if (id !== '') await this.backplane.signal({ type: 'cancel', session: id, requestId, ...(reason !== undefined && { reason }) })
+  }
+
+  /** The question may have been asked by another process that serves the same session. */
+  async answerElsewhere (session: Session, message: Params): Promise<void> {
+    const { id } = session.record
+    if (id !== '') await this.backplane.signal({ type: 'reply', session: id, message })
   }
 
   /** Ends every listen with its final result; for a transport that is about to close. */

@@ -2,12 +2,14 @@
 // handle() takes a decoded message, or a batch where the revision has it, and resolves to what has to be answered.
 
 import type { SessionRecord } from '../backplane/index.js'
-import type { Params, Reply, RequestId } from '../jsonrpc.js'
+import type { Params, Reply, RequestId, Result } from '../jsonrpc.js'
 import { codes, failure, isObject, isRequestId, replyId, RpcError } from '../jsonrpc.js'
 import type { Principal, RequestInfo, TransportKind } from '../principal.js'
 import { identityOf } from '../principal.js'
 import type { HandshakeVersion, Version } from '../revisions.js'
 import { featuresOf, LATEST_HANDSHAKE, MODERN } from '../revisions.js'
+import { SuspendedError } from '../layer/errors.js'
+import { Questions } from './ask.js'
 import type { Exchange } from './call.js'
 import { Call } from './call.js'
 import type { Envelope } from './era.js'
@@ -15,6 +17,7 @@ import { envelopeMeta, HANDSHAKE_CONNECTION, MODERN_CONNECTION, NO_ENVELOPE, rea
 import { isCrash } from './errors.js'
 import { methodOf } from './methods/table.js'
 import type { ProtocolServer } from './server.js'
+import { stamp } from './wire.js'
 
 /** A server-initiated message to the peer; a promise means that there is no room yet. */
 export type Send = (message: object) => void | Promise<void>
@@ -24,6 +27,8 @@ export interface SessionOptions {
   transport?: TransportKind
   /** Where messages go that belong to no request, or to one without a sink. @default nowhere */
   send?: Send | undefined
+  /** Is there a reader of what `send` takes? @default true when there is a `send` */
+  reachable?: (() => boolean | Promise<boolean>) | undefined
   /** Who calls, where the exchange does not say. @default what the resolver says of the transport */
   principal?: Principal | undefined
   /** Take part in the fan-out of changes. @default true */
@@ -49,14 +54,17 @@ export class Session {
   #closed = false
   readonly #principal: Principal | undefined
   readonly #send: Send | undefined
+  readonly #reachable: (() => boolean | Promise<boolean>) | undefined
   readonly #save: ((part: Partial<SessionRecord>) => Promise<void>) | undefined
   #inflight: Map<RequestId, Call> | undefined
+  #questions: Questions | undefined
 
   constructor (server: ProtocolServer, options: SessionOptions) {
-    const { transport = 'memory', send, principal, register = true, preinitialized, record, isNew = false, save } = options
+    const { transport = 'memory', send, reachable, principal, register = true, preinitialized, record, isNew = false, save } = options
     this.server = server
     this.transport = transport
     this.#send = send
+    this.#reachable = reachable
     this.#save = save
     this.#principal = principal
     this.#initialized = (record !== undefined && !isNew) || preinitialized !== undefined
@@ -70,8 +78,16 @@ export class Session {
   get initialized (): boolean { return this.#initialized }
   get protocolVersion (): Version | undefined { return this.era === undefined ? undefined : this.era === 'modern' ? MODERN[0] : this.record.version }
   get busy (): boolean { return this.#inflight !== undefined && this.#inflight.size > 0 }
-  /** Has it a way to the peer beside the streams of requests? */
-  get canSend (): boolean { return this.#send !== undefined }
+  /** Questions to the client that wait for an answer. */
+  get questions (): Questions {
+    this.#questions ??= new Questions()
+    return this.#questions
+  }
+
+  /** Is there a way to the peer beside the streams of requests? */
+  reachable (): boolean | Promise<boolean> {
+    return this.#reachable === undefined ? this.#send !== undefined : this.#reachable()
+  }
 
   send (message: object): void | Promise<void> {
     return this.#closed ? undefined : this.#send?.(message)
@@ -95,6 +111,12 @@ export class Session {
     this.#closed = true
     this.server.changes.removeSession(this)
     if (this.#inflight !== undefined) for (const call of [...this.#inflight.values()]) call.abort(reason)
+    this.#questions?.rejectAll(reason)
+  }
+
+  /** Takes the client's answer to a question that was asked here. */
+  settle (response: Params): boolean {
+    return this.#questions?.settle(response) === true
   }
 
   async save (part: Partial<SessionRecord>): Promise<void> {
@@ -128,7 +150,7 @@ export class Session {
     if (problem !== undefined) return problem
     const { id, method, params } = message as { id?: RequestId, method?: string, params?: unknown }
     if (method === undefined) {
-      this.#response(message as Params)
+      await this.#response(message as Params)
       return undefined
     }
     if (params !== undefined && params !== null && !isObject(params)) {
@@ -149,10 +171,10 @@ export class Session {
       if (implementation === undefined) throw new RpcError(codes.methodNotFound, 'Method not found', method)
       const request = exchange.request ?? this.#requestInfo(envelope)
       const who = exchange.principal ?? this.#principal ?? await this.server.resolvePrincipal(request)
-      call = new Call(this, id, method, params, envelope?.version ?? this.record.version, envelope, who, request, exchange.sink)
+      call = new Call(this, id, method, params, envelope?.version ?? this.record.version, envelope, who, request, exchange)
       this.#track(call)
       if (exchange.signal !== undefined) abortWith(call, exchange.signal)
-      const result = await call.untilAborted(implementation(call, params))
+      const result = await this.#outcome(call, implementation(call, params))
       if (call.cancelled) return undefined
       if (method === 'initialize') this.#initialized = true
       return { jsonrpc: '2.0', id, result }
@@ -162,6 +184,16 @@ export class Session {
       return failure(id, error instanceof RpcError ? error : { code: codes.internalError, message: 'Internal error' })
     } finally {
       if (call !== undefined) this.#untrack(call)
+    }
+  }
+
+  /** The result of the work; of a 2026 call that has to ask first, its questions. */
+  async #outcome (call: Call, work: Promise<Result>): Promise<Result> {
+    try {
+      return await call.untilAborted(work)
+    } catch (error) {
+      if (!(error instanceof SuspendedError) || !call.rounds.suspended) throw error
+      return stamp(call.rounds.result(), this.server.serverInfo(call.protocolVersion), undefined)
     }
   }
 
@@ -197,8 +229,10 @@ export class Session {
     }
   }
 
-  /** An answer to a question of ours. A stray one is ignored. */
-  #response (_message: Params): void {}
+  /** An answer to a question of ours: it may have been asked by another process. A stray one is ignored. */
+  async #response (message: Params): Promise<void> {
+    if (!this.settle(message)) await this.server.answerElsewhere(this, message)
+  }
 
   #requestInfo (envelope: Envelope | undefined): RequestInfo {
     return {

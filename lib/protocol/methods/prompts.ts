@@ -1,6 +1,7 @@
 // prompts/list, prompts/get
 
 import type { Params, Result } from '../../jsonrpc.js'
+import { withRounds } from '../ask.js'
 import type { Call } from '../call.js'
 import { callFailure, isCrash } from '../errors.js'
 import { argumentsOf, requiredString } from '../params.js'
@@ -15,7 +16,7 @@ export async function getPrompt (call: Call, params: Params): Promise<Result> {
   const args = argumentsOf(params)
   const { server, protocolVersion, era } = call
   try {
-    const result = shapePromptResult(await server.layer.getPrompt(name, args, call), protocolVersion)
+    const result = shapePromptResult(await withRounds(call, async () => server.layer.getPrompt(name, args, call)), protocolVersion)
     return era === 'modern' ? stamp(result, server.serverInfo(protocolVersion), undefined) : result
   } catch (error) {
     if (isCrash(error) && !call.cancelled) call.log.error({ err: error, prompt: name }, 'a prompt failed')

@@ -1,6 +1,7 @@
 // resources/list, resources/templates/list, resources/read; resources/subscribe and unsubscribe (handshake era).
 
 import type { Params, Result } from '../../jsonrpc.js'
+import { withRounds } from '../ask.js'
 import type { Call } from '../call.js'
 import { callFailure, isCrash } from '../errors.js'
 import { invalidParams, requiredString } from '../params.js'
@@ -20,7 +21,7 @@ export async function readResource (call: Call, params: Params): Promise<Result>
   const uri = requiredString(params, 'uri')
   const { server, protocolVersion, era } = call
   try {
-    const read = await server.layer.readResource(uri, call)
+    const read = await withRounds(call, async () => server.layer.readResource(uri, call))
     const result = shapeReadResult(Array.isArray(read) ? { contents: read } : read, protocolVersion)
     return era === 'modern' ? stamp(result, server.serverInfo(protocolVersion), server.cacheHints(call.principal)) : result
   } catch (error) {

@@ -2,6 +2,7 @@
 
 import type { Params, Result } from '../../jsonrpc.js'
 import type { ToolResult } from '../../layer/content.js'
+import { withRounds } from '../ask.js'
 import type { Call } from '../call.js'
 import { isCrash, toolFailure } from '../errors.js'
 import { argumentsOf, requiredString } from '../params.js'
@@ -17,7 +18,7 @@ export async function callTool (call: Call, params: Params): Promise<Result> {
   const { server, protocolVersion } = call
   let result: ToolResult
   try {
-    result = await server.layer.callTool(name, args, call)
+    result = await withRounds(call, async () => server.layer.callTool(name, args, call))
   } catch (error) {
     if (isCrash(error) && !call.cancelled) call.log.error({ err: error, tool: name }, 'a tool failed')
     result = toolFailure(error, name, server.exposeErrors)
