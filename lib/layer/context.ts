@@ -36,6 +36,8 @@ export interface CallPort {
   readonly log: Logger
   /** Aborts the signal; the call itself is answered. */
   stop (reason: Error): void
+  /** After a `stop`: another run of the same call, with a signal of its own. */
+  renew? (): void
   progress (progress: number, total?: number, message?: string): Promise<void>
   notifyLog (level: string, data: unknown, logger?: string): Promise<void>
   ask (question: Question): Promise<unknown>
@@ -60,6 +62,8 @@ export class Context {
   readonly #port: CallPort
   readonly #read: ResourceReader
   #links: ResourceLink[] | undefined
+  /** Of a run that was stopped: it must not see the signal of the next one. */
+  #stopped: AbortSignal | undefined
 
   constructor (port: CallPort, read: ResourceReader) {
     this.#port = port
@@ -76,7 +80,7 @@ export class Context {
   get protocolVersion (): Version { return this.#port.protocolVersion }
   get clientCapabilities (): Readonly<Record<string, any>> { return this.#port.clientCapabilities }
   /** Aborted when the client cancels or leaves, on a timeout, and when the server closes. */
-  get signal (): AbortSignal { return this.#port.signal }
+  get signal (): AbortSignal { return this.#stopped ?? this.#port.signal }
   /** The server's own log, with the request's bindings. The client never sees it. */
   get log (): Logger { return this.#port.log }
 
@@ -151,7 +155,15 @@ export class Context {
 
   /** @internal */
   stop (reason: Error): void {
+    this.#stopped ??= this.#port.signal
     this.#port.stop(reason)
+  }
+
+  /** @internal The context of the run that starts now: this one, or after a run that was stopped another. */
+  forRun (): Context {
+    if (this.#stopped === undefined) return this
+    this.#port.renew?.()
+    return new Context(this.#port, this.#read)
   }
 
   /** @internal */
@@ -164,7 +176,7 @@ export class Context {
 
 /** A port for calls that no client made: tests, scripts, exported tools. */
 export function localPort (who: Principal = localUser, log: Logger = silent): CallPort {
-  const controller = new AbortController()
+  let controller = new AbortController()
   return {
     principal: who,
     request: { transport: 'memory', headers: {}, principal: who },
@@ -172,9 +184,10 @@ export function localPort (who: Principal = localUser, log: Logger = silent): Ca
     era: 'modern',
     protocolVersion: '2026-07-28',
     clientCapabilities: {},
-    signal: controller.signal,
+    get signal () { return controller.signal },
     log,
     stop (reason) { controller.abort(reason) },
+    renew () { controller = new AbortController() },
     async progress () {},
     async notifyLog () {},
     async ask () { throw new MissingCapabilityError({ elicitation: {} }) },

@@ -58,11 +58,15 @@ export interface Layer {
 /** One call on its way through the middleware. */
 export interface CallInfo {
   kind: 'tool' | 'resource' | 'prompt' | 'completion'
+  /** As registered, without the layer's prefix; of a resource its URI. */
   name: string
+  /** The template that serves a resource, where one does. */
+  template?: string
   spec: ToolSpec | ResourceSpec | TemplateSpec | PromptSpec
   arguments: Record<string, unknown>
   readonly principal: Principal
-  readonly context: Context
+  /** Of the run that is next; after a timeout, another run has another one. */
+  context: Context
   /** `performance.now()` when the call began. */
   readonly started: number
 }
@@ -262,7 +266,10 @@ export class AppLayer implements Layer {
     const tool = this.#tools.get(name)
     if (tool === undefined || !maySee(port.principal, tool)) throw new UnknownPrimitiveError('tool', name)
     const info = this.#info('tool', tool.name, tool.spec, args, port)
-    return this.#through(info, () => runTool(tool, info.arguments, info.context, info.started, this.#limits))
+    return this.#through(info, () => {
+      info.context = info.context.forRun()
+      return runTool(tool, info.arguments, info.context, info.started, this.#limits)
+    })
   }
 
   async readResource (uri: string, port: CallPort): Promise<ResourceContents[]> {
@@ -270,6 +277,7 @@ export class AppLayer implements Layer {
     if (match === undefined) throw new UnknownPrimitiveError('resource', uri)
     const { spec, definition } = 'resource' in match ? match.resource : match.template
     const info = this.#info('resource', match.uri, spec, 'variables' in match ? { ...match.variables } : {}, port)
+    if ('template' in match) info.template = match.template.definition.uriTemplate
     return this.#through(info, async () => {
       const value: unknown = 'resource' in match
         ? await match.resource.handler(match.uri, info.context)

@@ -158,6 +158,10 @@ export class Call implements CallPort {
     this.#controller?.abort(this.#aborted)
   }
 
+  renew (): void {
+    if (!this.cancelled) this.#aborted = this.#controller = undefined
+  }
+
   /** The peer wants no answer, or nobody is there to read it. */
   abort (reason: Error): void {
     if (this.#ended) return
