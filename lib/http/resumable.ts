@@ -50,16 +50,17 @@ export class EventLog {
   }
 
   async #keep (data: string, write: (frame: string) => void | Promise<void>, retry?: number): Promise<void> {
-    let room: void | Promise<void> = undefined
+    const room: Promise<void>[] = []
     const kept = this.#tail.then(async () => {
       const id = await this.#backplane.appendEvent(this.#session, this.#stream, data, this.#options)
       // A slow reader holds up its producer, not what is kept.
-      room = write(eventFrame({ id, data }, retry))
+      const full = write(eventFrame({ id, data }, retry))
+      if (full !== undefined) room.push(full)
     })
     // Whoever sent it gets to know of a failure; those that come after it go on.
     this.#tail = kept.catch(() => {})
     await kept
-    await room
+    await room[0]
   }
 }
 

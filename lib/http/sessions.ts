@@ -131,8 +131,8 @@ export class SessionTable {
     const deliver = log === undefined
       ? (message: object) => stream.send(message)
       : (message: object) => log.append(message, (text) => stream.write(text)).catch((error) => {
-        this.#server.log.error({ err: error }, 'a message of a resumable stream could not be kept')
-      })
+          this.#server.log.error({ err: error }, 'a message of a resumable stream could not be kept')
+        })
     const free = old === undefined || old.destroyed || old.stalledFor >= STALLED
     if (free) old?.destroy()
     const outbox = free ? await this.#backplane.openOutbox(id, (message) => { void deliver(message) }, old !== undefined) : undefined
