@@ -1,6 +1,9 @@
 // JSON-RPC 2.0 as MCP uses it: message shapes, ids, the one table of codes, and how a reply becomes text.
 // Contract: https://www.jsonrpc.org/specification, MCP "Base protocol".
 
+import { isUtf8 } from 'node:buffer'
+import { parse } from 'secure-json-parse'
+
 /** A request id. Its type is kept: `1` and `"1"` are two ids. */
 export type RequestId = string | number
 
@@ -26,6 +29,15 @@ export const codes = {
   accessDenied: -31001,
   rateLimited: -31029
 } as const
+
+/**
+ * A message from its bytes: strict UTF-8, and no `__proto__` keys.
+ * @throws SyntaxError
+ */
+export function decode (bytes: Buffer): unknown {
+  if (!isUtf8(bytes)) throw new SyntaxError('not UTF-8')
+  return parse(bytes.toString(), { protoAction: 'error', constructorAction: 'ignore' })
+}
 
 /** An answer that is an error on the wire. Thrown inside the engine, never out of it. */
 export class RpcError extends Error {
