@@ -3,8 +3,9 @@
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { z } from 'zod'
-import { createLayer, MissingCapabilityError, ToolError } from '../../lib/layer/index.js'
+import { createLayer, ToolError } from '../../lib/layer/index.js'
 import type { AppLayer } from '../../lib/layer/index.js'
+import { addAskingTools } from './asking.js'
 
 const PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=='
 const WAV = 'UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA='
@@ -17,6 +18,7 @@ export function createFixture (): AppLayer {
   addContentTools(layer)
   addNotifyingTools(layer)
   addSchemaTools(layer)
+  addAskingTools(layer)
   addResources(layer)
   addPrompts(layer)
   return layer
@@ -54,11 +56,6 @@ function addContentTools (layer: AppLayer): void {
 
   layer.tool('test_error_handling', { description: 'Always fails' }, () => {
     throw new ToolError('This tool intentionally returns an error for testing')
-  })
-
-  layer.tool('test_missing_capability', { description: 'Is of use only to a client with a model' }, (_args, ctx) => {
-    if (ctx.clientCapabilities['sampling'] === undefined) throw new MissingCapabilityError({ sampling: {} })
-    return [{ type: 'text', text: 'The client has a model' }]
   })
 }
 

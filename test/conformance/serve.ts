@@ -7,7 +7,7 @@ import cloudgMcp from '../../plugin.js'
 import { createFixture } from './fixture.js'
 
 const app = fastify({ logger: { level: 'warn', stream: process.stderr } })
-await app.register(cloudgMcp, { layer: createFixture() })
+await app.register(cloudgMcp, { layer: createFixture(), resumable: true })
 await app.listen({ host: '127.0.0.1', port: Number(process.env['PORT'] ?? 0) })
 
 for (const event of ['SIGINT', 'SIGTERM', 'disconnect']) process.once(event, () => { void app.close() })
