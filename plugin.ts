@@ -55,7 +55,9 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
     if (options.corsOrigins.length > 0) await mountCors(scope, options.corsOrigins)
     mountWellKnown(app, scope, options.path, guard)
 
-    const route = { handlerTimeout: NO_TIMEOUT, exposeHeadRoute: false, schema: { hide: true } as object, config: { mcp: true } }
+    // Set only where the host has a deadline: Fastify arms a timer and an AbortController per request for it.
+    const untimed = (app.initialConfig as { handlerTimeout?: number }).handlerTimeout ? { handlerTimeout: NO_TIMEOUT } : {}
+    const route = { ...untimed, exposeHeadRoute: false, schema: { hide: true } as object, config: { mcp: true } }
     await scope.register(async function preflightScope (inner) {
       inner.options('/', route, refuseMethod)
     }, { prefix: options.path })

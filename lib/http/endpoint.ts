@@ -125,8 +125,9 @@ export function createEndpoint (server: ProtocolServer, sessions: SessionTable, 
     if (listens && !acceptsSse) return refuse(reply, refusals.listenNeedsSse)
     if (listens && keepAlive.size >= maxStreams) return refuse(reply, refusals.tooManyStreams)
     const streams = batch ? message.some(isStreaming) : isStreaming(message)
-    const mode = modeOf(acceptsJson, acceptsSse, streams, listens)
-    const log = mode === 'sse' && streams && !modern && session.record.id !== '' ? sessions.eventLog(session.record.id) : undefined
+    // Where streams are resumable every answer of a session can be come back for, not only that of a call that streams.
+    const log = acceptsSse && responseMode !== 'json' && !modern && session.initialized && session.record.id !== '' ? sessions.eventLog(session.record.id) : undefined
+    const mode = log === undefined ? modeOf(acceptsJson, acceptsSse, streams, listens) : 'sse'
     const prime = log !== undefined && featuresOf(session.record.version).polling
     return await exchanges.run({ reply, session, message, mode, principal, request: info, abortOnLeave: modern, log, prime, done }) ?? reply.send()
   }

@@ -164,7 +164,7 @@ export class AppLayer implements Layer {
     return this.#register('resource template', this.#templates, template, spec, (given) => defineTemplate(template, given as TemplateSpec, handler), 'resources')
   }
 
-  prompt<const A extends PromptArguments = Record<never, never>> (name: string, spec: PromptSpec<A>, handler: PromptHandler<NoInfer<A>>): Handle<PromptSpec<A>> {
+  prompt<const A extends PromptArguments> (name: string, spec: PromptSpec<A>, handler: PromptHandler<NoInfer<A>>): Handle<PromptSpec<A>> {
     return this.#register('prompt', this.#prompts, this.#prefix + name, spec, (given) => definePrompt(name, this.#prefix + name, given, handler as PromptHandler), 'prompts')
   }
 

@@ -193,11 +193,17 @@ export class Rounds {
     const known = Object.hasOwn(this.#state.outcomes, key) ? this.#state.outcomes[key] : undefined
     let response: unknown
     if (known?.q === digest) response = known.r
-    else if (Object.hasOwn(this.#state.asked, key) && this.#state.asked[key] === digest && Object.hasOwn(this.#responses, key)) response = this.#responses[key]
+    else if (this.#wasAsked(question, key, digest) && Object.hasOwn(this.#responses, key)) response = this.#responses[key]
     if (response === undefined) return undefined
     const value = question.read(response)
     if (value !== undefined) this.#used[key] = { q: digest, r: response }
     return value
+  }
+
+  /** An answer counts for the question that was asked. Without a state only a key that the handler chose can tell which that was. */
+  #wasAsked (question: Question, key: string, digest: string): boolean {
+    if (this.#state.round === 0) return question.key !== undefined
+    return Object.hasOwn(this.#state.asked, key) && this.#state.asked[key] === digest
   }
 
   #suspend (): void {

@@ -110,7 +110,7 @@ export function guardHook (app: FastifyInstance, options: GuardOptions) {
     // A proxy that Fastify trusts names the host that the client used: it has to pass too, never instead.
     if (refused === undefined && request.host !== host && request.host !== '') refused = current(request).check(request.host, undefined)
     if (refused === undefined) return done()
-    if (refused === refusals.invalidHost) request.log.warn({ host, forwarded: request.host }, 'refused a Host: list it in `allowedHosts`, or set `publicUrl`')
+    if (refused === refusals.invalidHost) request.log.warn({ host, ...(request.host !== host && { forwarded: request.host }) }, 'refused a Host: list it in `allowedHosts`, or set `publicUrl`')
     if (refused === refusals.invalidOrigin) request.log.warn({ origin }, 'refused an Origin: list it in `allowedOrigins`, or in `corsOrigins` for pages that read answers')
     refuse(reply, refused)
   }
