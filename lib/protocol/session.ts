@@ -56,7 +56,8 @@ export class Session {
   readonly #send: Send | undefined
   readonly #reachable: (() => boolean | Promise<boolean>) | undefined
   readonly #save: ((part: Partial<SessionRecord>) => Promise<void>) | undefined
-  #inflight: Map<RequestId, Call> | undefined
+  // Not by id: a client that uses one twice at once must not lose hold of the first.
+  #inflight: Set<Call> | undefined
   #questions: Questions | undefined
 
   constructor (server: ProtocolServer, options: SessionOptions) {
@@ -100,9 +101,13 @@ export class Session {
 
   /** Aborts one call of this session, as its client wants. Unknown ids are ignored: it may have just ended. */
   cancel (id: RequestId, reason?: string): boolean {
-    const call = this.#inflight?.get(id)
-    call?.abort(new Error(reason ?? 'The client cancelled the request'))
-    return call !== undefined
+    let found = false
+    for (const call of this.#inflight ?? []) {
+      if (call.requestId !== id) continue
+      found = true
+      call.abort(new Error(reason ?? 'The client cancelled the request'))
+    }
+    return found
   }
 
   /** Ends the session: calls in flight are aborted and not answered, changes no longer reach it. */
@@ -110,7 +115,7 @@ export class Session {
     if (this.#closed) return
     this.#closed = true
     this.server.changes.removeSession(this)
-    if (this.#inflight !== undefined) for (const call of [...this.#inflight.values()]) call.abort(reason)
+    if (this.#inflight !== undefined) for (const call of this.#inflight) call.abort(reason)
     this.#questions?.rejectAll(reason)
   }
 
@@ -244,13 +249,13 @@ export class Session {
   }
 
   #track (call: Call): void {
-    this.#inflight ??= new Map()
-    this.#inflight.set(call.requestId, call)
+    this.#inflight ??= new Set()
+    this.#inflight.add(call)
   }
 
   #untrack (call: Call): void {
     call.end()
-    if (this.#inflight?.get(call.requestId) === call) this.#inflight.delete(call.requestId)
+    this.#inflight?.delete(call)
   }
 }
 
