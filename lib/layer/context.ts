@@ -46,6 +46,10 @@ export interface CallPort {
   /** What an explicit `inputRequired()` wanted back. */
   readonly requestState: unknown
   closeStream (): boolean
+  /** `_meta` of the request, as it was sent. */
+  readonly meta?: Readonly<Record<string, unknown>> | undefined
+  /** What all calls of one connection have in common: the id of their session, or an object. Nothing where a request stands alone. */
+  readonly connection?: string | object | undefined
 }
 
 export interface LinkOptions { title?: string, description?: string, mimeType?: string, size?: number, annotations?: Annotations }

@@ -41,7 +41,8 @@ export interface Layer {
   readonly instructions?: string | undefined
   /** Which families are offered. @default all */
   readonly capabilities?: { tools?: boolean, resources?: boolean, prompts?: boolean, completions?: boolean } | undefined
-  list (kind: ListKind, principal: Principal): Awaitable<readonly Definition[]>
+  /** @param port of the request that wants the list, where it is a client's */
+  list (kind: ListKind, principal: Principal, port?: CallPort): Awaitable<readonly Definition[]>
   callTool (name: string, args: Record<string, unknown>, port: CallPort): Awaitable<ToolResult | InputRequired>
   readResource (uri: string, port: CallPort): Awaitable<ResourceContents[] | InputRequired | Record<string, unknown>>
   getPrompt (name: string, args: Record<string, unknown>, port: CallPort): Awaitable<PromptResult | InputRequired>
@@ -51,6 +52,11 @@ export interface Layer {
   viewOf (principal: Principal): string | undefined
   /** Arguments of a tool that 2026 clients repeat in `Mcp-Param-*` headers. */
   headerParams? (tool: string, principal: Principal): Awaitable<readonly HeaderParam[]>
+  /** A client wants to know of updates of a resource. For layers that have to do something about it; a refusal is thrown. */
+  subscribe? (uri: string, port: CallPort): Awaitable<void>
+  unsubscribe? (uri: string, port: CallPort): Awaitable<void>
+  /** A connection that calls came on (`CallPort.connection`) has ended. */
+  disconnect? (connection: string | object): void
   start? (): Promise<void>
   stop? (): Promise<void>
 }

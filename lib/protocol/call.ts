@@ -1,7 +1,7 @@
 // One request while it is served: what its handler may know and do (the CallPort), and its end, be it an answer or a cancellation.
 
 import type { Params, RequestId } from '../jsonrpc.js'
-import { isRequestId } from '../jsonrpc.js'
+import { isObject, isRequestId } from '../jsonrpc.js'
 import type { Question } from '../layer/ask.js'
 import type { CallPort, Logger } from '../layer/context.js'
 import type { Principal, RequestInfo } from '../principal.js'
@@ -80,6 +80,15 @@ export class Call implements CallPort {
       if (this.#aborted !== undefined) this.#controller.abort(this.#aborted)
     }
     return this.#controller.signal
+  }
+
+  get meta (): Readonly<Record<string, unknown>> | undefined {
+    return isObject(this.params._meta) ? this.params._meta : undefined
+  }
+
+  get connection (): string | object | undefined {
+    const { record, transport } = this.session
+    return record.id || (transport === 'http' ? undefined : this.session)
   }
 
   get hasOwnStream (): boolean { return this.#exchange.sink !== undefined }

@@ -55,7 +55,7 @@ export class Pages {
     const key = `${kind} ${protocolVersion} ${offset} ${view}`
     const known = view === undefined ? undefined : this.#cache.get(key)
     if (known !== undefined) return known
-    const page = this.#make(kind, call, await layer.list(kind, principal), offset)
+    const page = this.#make(kind, call, await layer.list(kind, principal, call), offset)
     if (view === undefined || layer.viewOf(principal) !== view) return page
     if (this.#cache.size >= MAX_CACHED) this.#cache.delete(this.#cache.keys().next().value!)
     this.#cache.set(key, remember(page))
