@@ -51,6 +51,7 @@ export class Session {
   era: 'handshake' | 'modern' | undefined
   /** An `initialize` has been answered, here or elsewhere. */
   #initialized: boolean
+  #initializing = false
   #closed = false
   readonly #principal: Principal | undefined
   readonly #send: Send | undefined
@@ -189,6 +190,7 @@ export class Session {
       return failure(id, error instanceof RpcError ? error : { code: codes.internalError, message: 'Internal error' })
     } finally {
       if (call !== undefined) this.#untrack(call)
+      if (call?.method === 'initialize') this.#initializing = false
     }
   }
 
@@ -209,7 +211,8 @@ export class Session {
         const requested: unknown = params.protocolVersion
         throw new RpcError(codes.unsupportedVersion, MODERN_CONNECTION, { supported: MODERN, ...(typeof requested === 'string' && { requested }) })
       }
-      if (this.#initialized) throw new RpcError(codes.invalidRequest, 'Session already initialized')
+      if (this.#initialized || this.#initializing) throw new RpcError(codes.invalidRequest, 'Session already initialized')
+      this.#initializing = true
       this.era = 'handshake'
       return undefined
     }
