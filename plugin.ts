@@ -13,7 +13,7 @@ import { originMatcher } from './lib/http/checks/patterns.js'
 import { createEndpoint } from './lib/http/endpoint.js'
 import type { CloudgMcpOptions, Options } from './lib/http/options.js'
 import { normalizeOptions } from './lib/http/options.js'
-import { ALLOW, ALLOW_STATELESS, handleError, notAllowed, RefusalError, refusals, refuse } from './lib/http/refusal.js'
+import { ALLOW, ALLOW_STATELESS, handleError, jsonReply, notAllowed, RefusalError, refusals, refuse } from './lib/http/refusal.js'
 import { Exchanges } from './lib/http/reply.js'
 import { decoration } from './lib/http/request.js'
 import { SessionTable } from './lib/http/sessions.js'
@@ -106,7 +106,7 @@ async function parseBody (request: FastifyRequest, body: Buffer): Promise<unknow
 
 function mountHealth (scope: FastifyInstance, path: string): void {
   if (scope.hasRoute({ method: 'GET', url: scope.prefix + path })) return
-  scope.get(path, { schema: { hide: true } as object, exposeHeadRoute: false, logLevel: 'warn' }, async () => ({ status: 'ok' }))
+  scope.get(path, { schema: { hide: true } as object, exposeHeadRoute: false, logLevel: 'warn' }, async (_request, reply) => jsonReply(reply).send('{"status":"ok"}'))
 }
 
 /** Pages of these origins may read answers. Preflights are answered after the guard and before anybody is asked who they are. */

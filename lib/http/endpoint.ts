@@ -2,7 +2,8 @@
 // read, and which era the message belongs to.
 
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { isObject, isRequest } from '../jsonrpc.js'
+import type { RpcFailure } from '../jsonrpc.js'
+import { isRequest } from '../jsonrpc.js'
 import type { RequestInfo } from '../principal.js'
 import { isStreaming } from '../protocol/methods/table.js'
 import type { ProtocolServer } from '../protocol/server.js'
@@ -39,8 +40,7 @@ export function createEndpoint (server: ProtocolServer, sessions: SessionTable, 
   }
 
   /** A 2026 request carries all that it needs. A notification has nothing to act on: it is taken and dropped. */
-  function postModern (request: FastifyRequest, reply: FastifyReply): Answer | Promise<Answer> {
-    if (!isRequest(request.body)) return accepted(reply)
+  function postModern (request: FastifyRequest, reply: FastifyReply): Promise<Answer> {
     return answer(request, reply, server.createSession({ transport: 'http', register: false }))
   }
 
@@ -117,17 +117,19 @@ export function createEndpoint (server: ProtocolServer, sessions: SessionTable, 
       raw: request
     }
     const batch = Array.isArray(message)
-    if (batch ? message.length > 0 && !message.some(isRequest) : !isRequest(message)) {
-      await session.handle(message, { principal, request: info }).finally(done)
-      return accepted(reply)
+    if (!batch && !isRequest(message)) {
+      const problem = await session.handle(message, { principal, request: info }).finally(done)
+      return problem === undefined ? accepted(reply) : refuse(reply, fromFailure(problem as RpcFailure))
     }
-    const listens = modern && isObject(message) && message.method === 'subscriptions/listen'
+    const listens = modern && !batch && message.method === 'subscriptions/listen'
     if (listens && !acceptsSse) return refuse(reply, refusals.listenNeedsSse)
     if (listens && keepAlive.size >= maxStreams) return refuse(reply, refusals.tooManyStreams)
     const streams = batch ? message.some(isStreaming) : isStreaming(message)
+    const expectsReply = !batch || message.length === 0 || message.some(isRequest)
     // Where streams are resumable every answer of a session can be come back for, not only that of a call that streams.
-    const log = acceptsSse && responseMode !== 'json' && !modern && session.initialized && session.record.id !== '' ? sessions.eventLog(session.record.id) : undefined
-    const mode = log === undefined ? modeOf(acceptsJson, acceptsSse, streams, listens) : 'sse'
+    const resumable = expectsReply && acceptsSse && responseMode !== 'json' && !modern && session.initialized && session.record.id !== ''
+    const log = resumable ? sessions.eventLog(session.record.id) : undefined
+    const mode = log !== undefined ? 'sse' : expectsReply ? modeOf(acceptsJson, acceptsSse, streams, listens) : 'json'
     const prime = log !== undefined && featuresOf(session.record.version).polling
     return await exchanges.run({ reply, session, message, mode, principal, request: info, abortOnLeave: modern, log, prime, done }) ?? reply.send()
   }
@@ -141,6 +143,11 @@ export function createEndpoint (server: ProtocolServer, sessions: SessionTable, 
   }
 
   return { post, get, delete: del }
+}
+
+/** What cannot be taken and wants no reply is refused by status. */
+function fromFailure ({ id, error }: RpcFailure): Refusal {
+  return refusal(400, error.message, { code: error.code, data: error.data, id })
 }
 
 function accepted (reply: FastifyReply): FastifyReply {

@@ -15,7 +15,6 @@ export interface Refusal {
   readonly id?: RequestId | null
 }
 
-const JSON_TYPE = 'application/json'
 export const ALLOW = 'GET, POST, DELETE'
 export const ALLOW_STATELESS = 'POST'
 
@@ -27,6 +26,7 @@ export const refusals = {
   invalidHost: refusal(421, 'Invalid Host header', { headers: { connection: 'close' } }),
   invalidOrigin: refusal(403, 'Forbidden: invalid Origin', { headers: { connection: 'close' } }),
   contentType: refusal(415, 'Content-Type must be application/json'),
+  contentEncoding: refusal(415, 'Content-Encoding is not supported', { headers: { 'accept-encoding': 'identity' } }),
   notAcceptable: refusal(406, 'Not Acceptable: accept application/json or text/event-stream'),
   getNeedsSse: refusal(406, 'Not Acceptable: GET requires Accept: text/event-stream'),
   listenNeedsSse: refusal(406, 'subscriptions/listen requires Accept: text/event-stream'),
@@ -46,6 +46,15 @@ export function notAllowed (allow: string): Refusal {
   return refusal(405, 'Method Not Allowed', { headers: { allow } })
 }
 
+function asItIs (payload: unknown): string {
+  return payload as string
+}
+
+/** Says that the payload is JSON text. To text that might yet be serialised Fastify adds a charset, which JSON does not have (RFC 8259 11). */
+export function jsonReply (reply: FastifyReply): FastifyReply {
+  return reply.header('content-type', 'application/json').serializer(asItIs)
+}
+
 /** An error of the protocol, under the HTTP status that it has before anything was dispatched. */
 export function fromRpcError (error: RpcError, id: RequestId | null, status = 400): Refusal {
   return { status, code: error.code, message: error.message, data: error.data, id }
@@ -53,7 +62,7 @@ export function fromRpcError (error: RpcError, id: RequestId | null, status = 40
 
 /** Answers with a refusal. HTTP/2 has no connection headers. */
 export function refuse (reply: FastifyReply, { status, code, message, data, headers, id = null }: Refusal): FastifyReply {
-  void reply.code(status).header('content-type', JSON_TYPE)
+  void jsonReply(reply.code(status))
   for (const name in headers) {
     if (name !== 'connection' || reply.raw.req?.httpVersionMajor === 1) void reply.header(name, headers[name])
   }

@@ -8,6 +8,7 @@ import type { Reply } from '../jsonrpc.js'
 import { codes, encode, encodeBytes, failure, replyId } from '../jsonrpc.js'
 import type { Principal, RequestInfo } from '../principal.js'
 import type { Session } from '../protocol/session.js'
+import { jsonReply } from './refusal.js'
 import type { EventLog } from './resumable.js'
 import { EventStream, frame, SSE_HEADERS } from './stream.js'
 import type { KeepAlive } from './stream.js'
@@ -110,7 +111,7 @@ class Exchange {
         this.#timer = setTimeout(this.#commit, COMMIT_AFTER)
       }
       const closeStream = log === undefined ? undefined : this.#leaveStream
-      session.handle(message, { sink, principal, request, closeStream }).then((answer) => this.#finish(answer), reject).finally(() => {
+      session.handle(message, { sink, principal, request, closeStream }).then((answer) => this.#finish(answer)).catch(reject).finally(() => {
         clearTimeout(this.#timer)
         this.#forget()
         this.#options.done()
@@ -191,7 +192,8 @@ class Exchange {
       this.#answer(undefined, {})
     } else {
       if (status !== undefined) void this.#options.reply.code(status)
-      this.#answer(only === undefined ? `[${replies.map(encode).join(',')}]` : encodeBytes(only), { 'content-type': 'application/json' })
+      void jsonReply(this.#options.reply)
+      this.#answer(only === undefined ? `[${replies.map(encode).join(',')}]` : encodeBytes(only), {})
     }
   }
 

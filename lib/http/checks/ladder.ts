@@ -25,7 +25,8 @@ export function ladderHook (server: ProtocolServer) {
 function climb (server: ProtocolServer, request: FastifyRequest): Refusal | undefined | Promise<Refusal | undefined> {
   const message = request.body
   if (Array.isArray(message)) {
-    if (message.some((one) => envelopeMeta(one) !== undefined)) return refusal(400, `JSON-RPC batches are not supported by protocol version ${MODERN[0]}`)
+    const modern = isModern(header(request, HEADER.protocolVersion)) || message.some((one) => envelopeMeta(one) !== undefined)
+    if (modern) return refusal(400, `JSON-RPC batches are not supported by protocol version ${MODERN[0]}`)
     return checkVersion(request)
   }
   if (!isObject(message)) return refusals.invalidRequest

@@ -2,6 +2,7 @@
 
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import Negotiator from 'negotiator'
+import type { Refusal } from '../refusal.js'
 import { refusals, refuse } from '../refusal.js'
 import { header, mcpOf } from '../request.js'
 
@@ -40,9 +41,17 @@ export function isJson (contentType: string | undefined): boolean {
   })
 }
 
+/** What is wrong with a body before it has been read. */
+function wrongBody (request: FastifyRequest): Refusal | undefined {
+  const { 'content-encoding': encoding = 'identity' } = request.raw.headers
+  if (!isJson(header(request, 'content-type'))) return refusals.contentType
+  return encoding === 'identity' ? undefined : refusals.contentEncoding
+}
+
 export function checkNegotiate (request: FastifyRequest, reply: FastifyReply, done: () => void): void {
-  if (request.method === 'POST' && (!isJson(header(request, 'content-type')) || request.raw.headers['content-encoding'] !== undefined)) {
-    refuse(reply, refusals.contentType)
+  const refused = request.method === 'POST' ? wrongBody(request) : undefined
+  if (refused !== undefined) {
+    refuse(reply, refused)
     return
   }
   const { json, sse } = accepts(request.raw.headers.accept)
