@@ -72,9 +72,18 @@ export function isRequest (message: unknown): message is RpcRequest {
   return isObject(message) && 'method' in message && 'id' in message
 }
 
+/** Data that JSON cannot hold is left out. */
 export function failure (id: RequestId | null, error: { code: number, message: string, data?: unknown }): RpcFailure {
   const { code, message, data } = error
-  return { jsonrpc: '2.0', id, error: data === undefined || data === null ? { code, message } : { code, message, data } }
+  return { jsonrpc: '2.0', id, error: data === undefined || data === null || !isJson(data) ? { code, message } : { code, message, data } }
+}
+
+function isJson (value: unknown): boolean {
+  try {
+    return JSON.stringify(value) !== undefined
+  } catch {
+    return false
+  }
 }
 
 export function notification (method: string, params?: Params): RpcNotification {
@@ -83,12 +92,20 @@ export function notification (method: string, params?: Params): RpcNotification 
 
 // A result or notification that goes out more than once is turned into text once (list pages, fan-out).
 const encoded = new WeakMap<object, Encoded>()
-interface Encoded { text: string, bytes?: Buffer }
+interface Encoded { text: string, once?: true, bytes?: Buffer }
 
 /** Remembers the JSON text of `value`, which must not change after this. */
 export function remember<T extends object> (value: T): T {
   encoded.set(value, { text: JSON.stringify(value) })
   return value
+}
+
+/**
+ * Turns a result into text early, where a failure can still be answered; {@link encode} takes it from there.
+ * @throws where JSON cannot hold what an application put into it: a BigInt, a circle
+ */
+export function prepare (result: Result): void {
+  if (!encoded.has(result)) encoded.set(result, { text: JSON.stringify(result), once: true })
 }
 
 /** JSON text of a message; a remembered result is spliced in, not serialised again. */
@@ -107,7 +124,7 @@ export function encode (message: object): string {
 export function encodeBytes (message: object): string | Buffer {
   const { id, result } = message as RpcResult
   const known = result === undefined || result === null ? undefined : encoded.get(result)
-  if (known === undefined) return encode(message)
+  if (known === undefined || known.once === true) return encode(message)
   const bytes = known.bytes ??= Buffer.from(known.text)
   const head = `{"jsonrpc":"2.0","id":${typeof id === 'number' ? id : JSON.stringify(id)},"result":`
   const start = Buffer.byteLength(head)

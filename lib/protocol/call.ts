@@ -98,7 +98,13 @@ export class Call implements CallPort {
   notify (message: object): void | Promise<void> {
     if (this.#ended) return undefined
     const { sink } = this.#exchange
-    return sink === undefined ? this.session.send(message) : sink(message)
+    try {
+      return sink === undefined ? this.session.send(message) : sink(message)
+    } catch (error) {
+      // Log data that JSON cannot hold: handlers do not wait for a log message, so nobody could catch this.
+      this.log.error({ err: error }, 'a notification could not be sent')
+      return undefined
+    }
   }
 
   async progress (progress: number, total?: number, message?: string): Promise<void> {

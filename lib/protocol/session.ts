@@ -3,7 +3,7 @@
 
 import type { SessionRecord } from '../backplane/index.js'
 import type { Params, Reply, RequestId, Result } from '../jsonrpc.js'
-import { codes, failure, isObject, isRequestId, replyId, RpcError } from '../jsonrpc.js'
+import { codes, failure, isObject, isRequestId, prepare, replyId, RpcError } from '../jsonrpc.js'
 import type { Principal, RequestInfo, TransportKind } from '../principal.js'
 import { identityOf } from '../principal.js'
 import type { HandshakeVersion, Version } from '../revisions.js'
@@ -182,6 +182,7 @@ export class Session {
       if (exchange.signal !== undefined) abortWith(call, exchange.signal)
       const result = await this.#outcome(call, implementation(call, params))
       if (call.cancelled) return undefined
+      prepare(result)
       if (method === 'initialize') this.#initialized = true
       return { jsonrpc: '2.0', id, result }
     } catch (error) {
