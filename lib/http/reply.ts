@@ -46,6 +46,8 @@ const fixedStatus = new Map<number, number>([
 
 const COMMIT_AFTER = 100
 const MAX_BUFFERED = 64 * 1024
+// An aborted call is answered within a turn of the event loop; what does not end even then is left behind.
+const AFTER_ABORT = 100
 
 /** Exchanges that are under way, so that a closing server can end them. */
 export class Exchanges {
@@ -67,12 +69,17 @@ export class Exchanges {
 
   /** Ends all work within `grace` ms: what is not answered by then is aborted, and its client told. */
   async close (grace: number): Promise<void> {
-    const deadline = Date.now() + grace
-    while (this.#open.size > 0 && Date.now() < deadline) {
-      const late = new Promise<void>((resolve) => { setTimeout(resolve, deadline - Date.now()) })
-      await Promise.race([late, ...Array.from(this.#open, (exchange) => exchange.done)])
-    }
+    await this.#settled(grace)
     for (const exchange of this.#open) exchange.shutDown()
+    await this.#settled(AFTER_ABORT)
+  }
+
+  /** Resolves when nothing is under way any more, or after `ms`. */
+  async #settled (ms: number): Promise<void> {
+    let timer: NodeJS.Timeout | undefined
+    const late = new Promise<boolean>((resolve) => { timer = setTimeout(resolve, ms, true) })
+    while (this.#open.size > 0 && await Promise.race([late, ...Array.from(this.#open, ({ done }) => done)]) !== true);
+    clearTimeout(timer)
   }
 }
 
@@ -206,7 +213,8 @@ class Exchange {
 
   readonly #onClose = (): void => {
     const { reply, session, abortOnLeave } = this.#options
-    if (reply.raw.writableFinished) return
+    // Over HTTP/2 a response counts as finished when its client resets it: what tells is that it was never ended.
+    if (reply.raw.writableEnded) return
     clearTimeout(this.#timer)
     if (abortOnLeave) session.close(new Error('The client has gone'))
     if (this.#responded) return

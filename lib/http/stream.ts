@@ -153,10 +153,10 @@ export class KeepAlive {
       if (silent + step > this.#interval) {
         stream.comment()
       } else {
-        // It has written since: its turn comes when the silence is long enough.
-        const later = Math.min(Math.ceil((this.#interval - silent) / step), SLOTS - 1)
+        // It has written since: its turn comes just before the silence gets too long.
+        const later = Math.min(Math.floor((this.#interval - silent) / step), SLOTS - 1)
         due.delete(stream)
-        this.#put(stream, (this.#hand + Math.max(later, 1)) % SLOTS)
+        this.#put(stream, (this.#hand + later) % SLOTS)
       }
     }
   }

@@ -150,14 +150,14 @@ async function checkOutput (tool: Tool, value: unknown): Promise<unknown> {
   return checked.value
 }
 
-/** Fails after `ms` and aborts the call's signal; the work itself goes on until it looks at that. */
+/** Fails after `ms` and aborts the call's signal; the work itself goes on until it looks at that, and holds no process. */
 function within<T> (ms: number, work: Promise<T>, name: string, ctx: Context): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => {
       const error = new TimeoutError(`Tool ${name} timed out`)
       ctx.stop(error)
       reject(error)
-    }, ms)
+    }, ms).unref()
     work.then(
       (value) => { clearTimeout(timer); resolve(value) },
       (error) => { clearTimeout(timer); reject(error) }

@@ -58,7 +58,7 @@ export class Answer {
   get messages (): any[] {
     if (!this.headers['content-type']?.startsWith('text/event-stream')) return [this.json]
     const found: any[] = []
-    createParser({ onEvent: ({ data }) => { found.push(JSON.parse(data)) } }).feed(this.text)
+    createParser({ onEvent: ({ data }) => { if (data !== '') found.push(JSON.parse(data)) } }).feed(this.text)
     return found
   }
 
@@ -79,7 +79,7 @@ export class Stream {
   constructor (response: IncomingMessage) {
     this.response = response
     const parser = createParser({
-      onEvent: ({ data }) => { this.#messages.push(JSON.parse(data)) },
+      onEvent: ({ data }) => { if (data !== '') this.#messages.push(JSON.parse(data)) },
       onComment: (comment) => { this.#comments.push(comment.trim()) }
     })
     response.setEncoding('utf8')
