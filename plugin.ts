@@ -73,7 +73,10 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
     }, { prefix: options.path })
   }, { prefix: options.prefix })
 
-  app.addHook('onReady', async () => { await layer.start?.() })
+  app.addHook('onReady', async () => {
+    await server.start()
+    await layer.start?.()
+  })
   // Open streams would keep the server from closing; calls in flight get a moment to finish.
   app.addHook('preClose', async () => {
     server.closeListens()
@@ -83,7 +86,6 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
   })
   app.addHook('onClose', async () => {
     await server.close()
-    if (options.backplane === undefined) await server.backplane.close()
     await layer.stop?.()
   })
 }

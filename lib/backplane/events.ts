@@ -1,21 +1,24 @@
 // Events of the resumable streams of one session, in memory: bounded by count, bytes and age.
 
-import type { EventLimits, EventReader, StreamEvent } from './index.js'
+import type { EventLimits, EventReader, EventReading, StreamEvent } from './index.js'
+import { streamOf } from './index.js'
 
 interface Kept extends StreamEvent { stream: string, seq: number, at: number }
-type Deliver = (event: StreamEvent | undefined) => void
 
 export class SessionEvents {
   // Of all streams, oldest first.
   #kept: Kept[] = []
   #bytes = 0
-  readonly #next = new Map<string, number>()
-  readonly #readers = new Map<string, Set<Deliver>>()
+  readonly #last = new Map<string, number>()
+  readonly #readers = new Map<string, Set<EventReader>>()
   readonly #ended = new Set<string>()
+  /** Up to where the readers of a stream have been served. */
+  readonly #served = new Map<string, number>()
 
   append (stream: string, data: string, { maxEvents, maxBytes, ttl }: EventLimits): string {
-    const seq = (this.#next.get(stream) ?? 0) + 1
-    this.#next.set(stream, seq)
+    if (this.#ended.has(stream)) return ''
+    const seq = (this.#last.get(stream) ?? 0) + 1
+    this.#last.set(stream, seq)
     const event = { id: `${stream}_${seq}`, data, stream, seq, at: Date.now() }
     this.#kept.push(event)
     this.#bytes += data.length
@@ -25,7 +28,7 @@ export class SessionEvents {
       this.#bytes -= this.#kept[gone++]!.data.length
     }
     if (gone > 0) this.#forget(gone)
-    for (const deliver of this.#readers.get(stream) ?? []) deliver(event)
+    for (const reader of this.#readers.get(stream) ?? []) this.#serve(reader, event)
     return event.id
   }
 
@@ -33,23 +36,33 @@ export class SessionEvents {
     this.#ended.add(stream)
     const readers = this.#readers.get(stream)
     this.#readers.delete(stream)
-    for (const deliver of readers ?? []) deliver(undefined)
+    for (const reader of readers ?? []) reader.ended()
   }
 
-  read (after: string, deliver: Deliver): EventReader | undefined {
-    const cut = after.lastIndexOf('_')
-    const stream = after.slice(0, cut)
-    const seq = Number(after.slice(cut + 1))
-    const next = this.#next.get(stream)
-    if (next === undefined || !Number.isSafeInteger(seq) || seq < 1 || seq > next) return undefined
-    for (const event of this.#kept) if (event.stream === stream && event.seq > seq) deliver(event)
+  read (from: { after: string } | { stream: string }, reader: EventReader): EventReading | undefined {
+    const position = 'stream' in from ? { stream: from.stream, seq: this.#served.get(from.stream) ?? 0 } : this.#positionOf(from.after)
+    if (position === undefined) return undefined
+    const { stream, seq } = position
+    for (const event of this.#kept) if (event.stream === stream && event.seq > seq) this.#serve(reader, event)
     if (this.#ended.has(stream)) {
-      deliver(undefined)
+      reader.ended()
       return { stream, close () {} }
     }
     const readers = this.#readers.get(stream) ?? new Set()
-    this.#readers.set(stream, readers.add(deliver))
-    return { stream, close: () => { readers.delete(deliver) } }
+    this.#readers.set(stream, readers.add(reader))
+    return { stream, close: () => { readers.delete(reader) } }
+  }
+
+  #positionOf (id: string): { stream: string, seq: number } | undefined {
+    const stream = streamOf(id)
+    const seq = Number(id.slice(stream.length + 1))
+    const last = this.#last.get(stream)
+    return last === undefined || !Number.isSafeInteger(seq) || seq < 1 || seq > last ? undefined : { stream, seq }
+  }
+
+  #serve (reader: EventReader, { id, data, stream, seq }: Kept): void {
+    this.#served.set(stream, Math.max(seq, this.#served.get(stream) ?? 0))
+    reader.event({ id, data })
   }
 
   /** A stream that has ended and of which nothing is left is no stream any more. */
@@ -57,7 +70,9 @@ export class SessionEvents {
     const dropped = new Set(this.#kept.splice(0, count).map(({ stream }) => stream))
     for (const { stream } of this.#kept) dropped.delete(stream)
     for (const stream of dropped) {
-      if (this.#ended.delete(stream)) this.#next.delete(stream)
+      if (!this.#ended.delete(stream)) continue
+      this.#last.delete(stream)
+      this.#served.delete(stream)
     }
   }
 }

@@ -1,6 +1,6 @@
 // What the processes of one service share: sessions, changes, and messages between them.
 // Records are plain JSON and every method is async, so that any process can serve any session. memory.ts is the
-// reference implementation, for one process.
+// reference implementation, for one process; redis.ts is for many.
 
 import type { HandshakeVersion } from '../revisions.js'
 
@@ -11,15 +11,19 @@ export interface SessionRecord {
   owner: string
   kind: 'http' | 'sse'
   version: HandshakeVersion
+  /** Its `initialize` has yet to be answered: HTTP+SSE, where the session is there first. */
+  isNew?: boolean
   /** `notifications/initialized` has arrived. */
   initialized: boolean
   capabilities: Record<string, unknown>
   clientInfo?: Record<string, unknown> | undefined
   logLevel: string
-  subscriptions: string[]
   /** Where in the log of changes this session was last up to date. */
   seen: string
 }
+
+/** What changes in the life of a session. */
+export type SessionUpdate = Partial<Omit<SessionRecord, 'id' | 'owner' | 'kind' | 'seen'>>
 
 export interface SessionLimits {
   maxSessions: number
@@ -28,73 +32,134 @@ export interface SessionLimits {
   idleTimeout: number
 }
 
+/** A session while this process uses it: it does not go idle, and its signals arrive here. */
+export interface SessionUse {
+  readonly record: SessionRecord
+  /** Ends the use; its idle time starts anew. */
+  release: () => void
+}
+
 /** A change of the layer, as the processes tell each other. */
 export interface Change { kind: 'tools' | 'resources' | 'prompts' | 'resource', uri?: string }
 
-/** Between processes, about one session. */
+/** Between processes, about one session: it reaches every process that uses the session. */
 export type Signal =
   | { type: 'cancel', session: string, requestId: string | number, reason?: string }
   | { type: 'reply', session: string, message: Record<string, any> }
   | { type: 'ended', session: string }
+  | { type: 'updated', session: string, part: SessionUpdate }
+  | { type: 'subscribed', session: string, uri: string, wanted: boolean }
 
 export type Created = 'created' | 'full' | 'owner-full'
 
-/** The one reader of a session's standalone stream. */
+/** Whoever reads a session's standalone stream. */
+export interface OutboxReader {
+  /** A promise means that there is no room yet. */
+  deliver (message: object): void | Promise<void>
+  /** Nobody takes anything from it any more: its place is free for another. */
+  stalled (): boolean
+  /** Another reader has its place. */
+  replaced (): void
+}
+
+/** The place of a session's one reader. */
 export interface Outbox {
-  /** Stops reading and lets another reader in. Messages that come now are kept for it. */
+  /** What the session is subscribed to by now. Later changes of it are signals. */
+  readonly subscriptions: readonly string[]
+  /** Up to where the session has been told of changes. */
+  readonly seen: string
+  /** Gives the place up. Messages that come now are kept for the next reader. */
   close (seen: string): Promise<void>
 }
 
+/** The id is the name of the stream, an underscore, and a number or so. */
 export interface StreamEvent { id: string, data: string }
-export interface EventReader { readonly stream: string, close: () => void }
 /** Of all streams of a session together; `ttl` in ms. */
 export interface EventLimits { maxEvents: number, maxBytes: number, ttl: number }
 
+export interface EventWriter {
+  /**
+   * Keeps an event and resolves to its id. `seen` is kept with it: up to where the session has
+   * been told of changes. The empty id says that the stream is no longer ours: the session has ended, or somebody else answers.
+   */
+  append (data: string, seen?: string): Promise<string>
+  /** Nothing more will come on this stream. */
+  end (): Promise<void>
+}
+
+export interface EventReader {
+  event (event: StreamEvent): void
+  ended (): void
+  /** The process that wrote the stream is gone. What it owed is for us to say, through this writer. */
+  orphaned (owed: string, writer: EventWriter): void
+}
+export interface EventReading { readonly stream: string, close: () => void }
+
+export interface BackplaneLog {
+  info (message: string): void
+  warn (details: object, message: string): void
+}
+
 export interface Backplane {
+  /**
+   * Takes part, before anything else is called. As often as it is started it has to be closed.
+   * @throws CLOUDG_MCP_ERR_BACKPLANE_UNAVAILABLE
+   */
+  start (log: BackplaneLog): Promise<void>
+  /** Takes part no more. What this process held is free; the sessions stay, for the others. */
+  close (): Promise<void>
+
   // ---- sessions
-  /** At the owner's cap its least recently used idle session ends first; `owner-full` when none is idle. */
+  /**
+   * At the owner's cap its least recently used idle session ends first; `owner-full` when none is idle.
+   * A session is created up to date with the log of changes: `seen` of the record is not looked at.
+   */
   createSession (record: SessionRecord, limits: SessionLimits): Promise<Created>
-  /** Reading a session is using it: its idle time starts anew. */
-  getSession (id: string): Promise<SessionRecord | undefined>
-  updateSession (id: string, part: Partial<SessionRecord>): Promise<void>
-  /** Tells every process (`ended`). False when there was none. */
+  /** Nothing when there is no such session of this owner, who is the only one to keep it alive by asking. */
+  acquire (id: string, kind: SessionRecord['kind'], owner: string): Promise<SessionUse | undefined>
+  updateSession (id: string, part: SessionUpdate): Promise<void>
+  /** False when there are `limit` others already. */
+  subscribe (id: string, uri: string, limit: number): Promise<boolean>
+  unsubscribe (id: string, uri: string): Promise<void>
+  /** False when there was none. */
   deleteSession (id: string): Promise<boolean>
-  /** Keeps a session from going idle until the returned function is called. */
-  hold (id: string): () => void
   /** Live sessions, of all processes. */
   countSessions (): Promise<number>
 
   // ---- a session's standalone stream
   /** Keeps a message for the session's reader, or hands it over at once. The oldest go when too many wait. */
   push (id: string, message: object): Promise<void>
-  /** Becomes the session's reader; nothing when there is one. `takeOver` replaces it. */
-  openOutbox (id: string, deliver: (message: object) => void, takeOver?: boolean): Promise<Outbox | undefined>
-
+  /** Becomes the session's reader; nothing when there is one that is neither stalled nor of a dead process. What waits is delivered first. */
+  openOutbox (id: string, reader: OutboxReader): Promise<Outbox | undefined>
   /** Is there a reader, in whichever process? */
   hasReader (id: string): Promise<boolean>
 
   // ---- events of resumable streams, each within one session
-  /** Keeps an event of a stream; its id names the stream too. The oldest go beyond the limits. */
-  appendEvent (session: string, stream: string, data: string, limits: EventLimits): Promise<string>
-  /** Nothing more will come on this stream. */
-  endEvents (session: string, stream: string): Promise<void>
   /**
-   * The events of one stream after an id, those that are there before this resolves, later ones as they come, and `undefined`
-   * at its end. Nothing when the session has no such event: ids of other sessions mean nothing here.
+   * Writes a stream. With `owed` this process alone does so, and `owed` is what its readers are told should it die.
+   * The oldest events go beyond the limits.
    */
-  readEvents (session: string, after: string, deliver: (event: StreamEvent | undefined) => void): Promise<EventReader | undefined>
+  writeEvents (session: string, stream: string, limits: EventLimits, owed?: string): EventWriter
+  /**
+   * Reads the stream of an event from there on, or a named stream from where its last reader stopped. What is there comes
+   * before this resolves, the rest as it is written. Nothing when the session has no such event: ids of other sessions mean nothing here.
+   */
+  readEvents (session: string, from: { after: string } | { stream: string }, reader: EventReader): Promise<EventReading | undefined>
 
-  // ---- changes
+  // ---- changes, in one order for all
   publish (change: Change): Promise<void>
-  onChange (listener: (change: Change) => void): () => void
-  /** The newest position in the log of changes. */
-  head (): Promise<string>
-  /** Changes after a position; `complete` is false when the log no longer reaches back that far. */
-  changesSince (position: string): Promise<{ changes: Change[], complete: boolean }>
+  onChange (listener: (change: Change, position: string) => void): () => void
+  /** Of the newest change that the listeners of this process know. */
+  readonly position: string
+  /** Changes after one position and up to another; `complete` is false when the log no longer reaches back that far. */
+  changesBetween (after: string, upTo: string): Promise<{ changes: Change[], complete: boolean }>
 
   // ---- signals
-  signal (signal: Signal): Promise<void>
+  signal (signal: Signal & { type: 'cancel' | 'reply' }): Promise<void>
   onSignal (listener: (signal: Signal) => void): () => void
+}
 
-  close (): Promise<void>
+/** The stream that an event belongs to, going by its id. */
+export function streamOf (eventId: string): string {
+  return eventId.slice(0, Math.max(eventId.lastIndexOf('_'), 0))
 }

@@ -1,15 +1,19 @@
 // The backplane of one process: Maps. The reference for what the contract means.
 
 import { SessionEvents } from './events.js'
-import type { Backplane, Change, Created, EventLimits, EventReader, Outbox, SessionLimits, SessionRecord, Signal, StreamEvent } from './index.js'
+import type {
+  Backplane, Change, Created, EventLimits, EventReader, EventReading, EventWriter, Outbox, OutboxReader,
+  SessionLimits, SessionRecord, SessionUpdate, SessionUse, Signal
+} from './index.js'
 
 interface Entry {
   record: SessionRecord
   idleTimeout: number
   usedAt: number
-  holds: number
+  uses: number
+  subscriptions: Set<string>
   outbox: object[]
-  reader: ((message: object) => void) | undefined
+  reader: OutboxReader | undefined
   events: SessionEvents | undefined
 }
 
@@ -21,15 +25,24 @@ export function memoryBackplane (): Backplane {
 }
 
 class MemoryBackplane implements Backplane {
-  // Oldest use first: reading a session moves it to the end.
+  // Oldest use first: using a session moves it to the end.
   readonly #sessions = new Map<string, Entry>()
   readonly #perOwner = new Map<string, number>()
-  readonly #changeListeners = new Set<(change: Change) => void>()
+  readonly #changeListeners = new Set<(change: Change, position: string) => void>()
   readonly #signalListeners = new Set<(signal: Signal) => void>()
   readonly #changes: Change[] = []
   #position = 0
   #reaper: NodeJS.Timeout | undefined
   #reaperInterval = Infinity
+
+  async start (): Promise<void> {}
+
+  async close (): Promise<void> {
+    clearInterval(this.#reaper)
+    this.#reaperInterval = Infinity
+  }
+
+  // ---- sessions
 
   async createSession (record: SessionRecord, limits: SessionLimits): Promise<Created> {
     const { owner, id } = record
@@ -41,68 +54,98 @@ class MemoryBackplane implements Backplane {
       this.#end(idle)
     }
     if (full()) return 'full'
-    this.#sessions.set(id, { record, idleTimeout: limits.idleTimeout, usedAt: Date.now(), holds: 0, outbox: [], reader: undefined, events: undefined })
+    this.#sessions.set(id, {
+      record: { ...record, seen: this.position },
+      idleTimeout: limits.idleTimeout,
+      usedAt: Date.now(),
+      uses: 0,
+      subscriptions: new Set(),
+      outbox: [],
+      reader: undefined,
+      events: undefined
+    })
     this.#perOwner.set(owner, (this.#perOwner.get(owner) ?? 0) + 1)
     this.#watch(limits.idleTimeout)
     return 'created'
   }
 
-  async getSession (id: string): Promise<SessionRecord | undefined> {
+  async acquire (id: string, kind: SessionRecord['kind'], owner: string): Promise<SessionUse | undefined> {
     const entry = this.#sessions.get(id)
-    if (entry === undefined) return undefined
-    const now = Date.now()
-    if (isIdle(entry, now)) {
+    if (entry === undefined || entry.record.kind !== kind || entry.record.owner !== owner) return undefined
+    if (isIdle(entry, Date.now())) {
       this.#end(id)
       return undefined
     }
-    entry.usedAt = now
-    this.#sessions.delete(id)
-    this.#sessions.set(id, entry)
-    return entry.record
+    entry.uses++
+    this.#touch(id, entry)
+    let used = true
+    return {
+      record: entry.record,
+      release: () => {
+        if (!used) return
+        used = false
+        entry.uses--
+        if (this.#sessions.get(id) === entry) this.#touch(id, entry)
+      }
+    }
   }
 
-  async updateSession (id: string, part: Partial<SessionRecord>): Promise<void> {
+  async updateSession (id: string, part: SessionUpdate): Promise<void> {
     const entry = this.#sessions.get(id)
-    if (entry !== undefined) Object.assign(entry.record, part)
+    if (entry === undefined) return
+    Object.assign(entry.record, part)
+    this.#tell({ type: 'updated', session: id, part })
+  }
+
+  async subscribe (id: string, uri: string, limit: number): Promise<boolean> {
+    const subscriptions = this.#sessions.get(id)?.subscriptions
+    if (subscriptions === undefined || subscriptions.has(uri)) return true
+    if (subscriptions.size >= limit) return false
+    subscriptions.add(uri)
+    this.#tell({ type: 'subscribed', session: id, uri, wanted: true })
+    return true
+  }
+
+  async unsubscribe (id: string, uri: string): Promise<void> {
+    if (this.#sessions.get(id)?.subscriptions.delete(uri)) this.#tell({ type: 'subscribed', session: id, uri, wanted: false })
   }
 
   async deleteSession (id: string): Promise<boolean> {
     return this.#end(id)
   }
 
-  hold (id: string): () => void {
-    const entry = this.#sessions.get(id)
-    if (entry === undefined) return () => {}
-    entry.holds++
-    let held = true
-    return () => {
-      if (!held) return
-      held = false
-      entry.holds--
-      entry.usedAt = Date.now()
-    }
-  }
-
   async countSessions (): Promise<number> {
     return this.#sessions.size
   }
 
+  // ---- a session's standalone stream
+
   async push (id: string, message: object): Promise<void> {
     const entry = this.#sessions.get(id)
     if (entry === undefined) return
-    if (entry.reader !== undefined) return entry.reader(message)
+    if (entry.reader !== undefined) {
+      void entry.reader.deliver(message)
+      return
+    }
     if (entry.outbox.length >= MAX_OUTBOX) entry.outbox.shift()
     entry.outbox.push(message)
   }
 
-  async openOutbox (id: string, deliver: (message: object) => void, takeOver = false): Promise<Outbox | undefined> {
+  async openOutbox (id: string, reader: OutboxReader): Promise<Outbox | undefined> {
     const entry = this.#sessions.get(id)
-    if (entry === undefined || (entry.reader !== undefined && !takeOver)) return undefined
-    entry.reader = deliver
-    for (const message of entry.outbox.splice(0)) deliver(message)
+    if (entry === undefined) return undefined
+    const before = entry.reader
+    if (before !== undefined) {
+      if (!before.stalled()) return undefined
+      before.replaced()
+    }
+    entry.reader = reader
+    for (const message of entry.outbox.splice(0)) void reader.deliver(message)
     return {
+      subscriptions: [...entry.subscriptions],
+      seen: entry.record.seen,
       close: async (seen) => {
-        if (entry.reader !== deliver) return
+        if (entry.reader !== reader) return
         entry.reader = undefined
         entry.record.seen = seen
       }
@@ -113,44 +156,57 @@ class MemoryBackplane implements Backplane {
     return this.#sessions.get(id)?.reader !== undefined
   }
 
-  async appendEvent (session: string, stream: string, data: string, limits: EventLimits): Promise<string> {
+  // ---- events
+
+  writeEvents (session: string, stream: string, limits: EventLimits): EventWriter {
+    const events = (): SessionEvents | undefined => {
+      const entry = this.#sessions.get(session)
+      return entry && (entry.events ??= new SessionEvents())
+    }
+    return {
+      append: async (data, seen) => {
+        const id = events()?.append(stream, data, limits) ?? ''
+        if (id !== '' && seen !== undefined) this.#sessions.get(session)!.record.seen = seen
+        return id
+      },
+      end: async () => { events()?.end(stream) }
+    }
+  }
+
+  async readEvents (session: string, from: { after: string } | { stream: string }, reader: EventReader): Promise<EventReading | undefined> {
     const entry = this.#sessions.get(session)
-    if (entry === undefined) return ''
+    if (entry === undefined) return undefined
     entry.events ??= new SessionEvents()
-    return entry.events.append(stream, data, limits)
+    return entry.events.read(from, reader)
   }
 
-  async endEvents (session: string, stream: string): Promise<void> {
-    this.#sessions.get(session)?.events?.end(stream)
-  }
+  // ---- changes
 
-  async readEvents (session: string, after: string, deliver: (event: StreamEvent | undefined) => void): Promise<EventReader | undefined> {
-    return this.#sessions.get(session)?.events?.read(after, deliver)
-  }
+  get position (): string { return String(this.#position) }
 
   async publish (change: Change): Promise<void> {
     this.#position++
     this.#changes.push(change)
     if (this.#changes.length > MAX_CHANGES) this.#changes.shift()
-    for (const listener of this.#changeListeners) listener(change)
+    const { position } = this
+    for (const listener of this.#changeListeners) listener(change, position)
   }
 
-  onChange (listener: (change: Change) => void): () => void {
+  onChange (listener: (change: Change, position: string) => void): () => void {
     this.#changeListeners.add(listener)
     return () => { this.#changeListeners.delete(listener) }
   }
 
-  async head (): Promise<string> {
-    return String(this.#position)
+  async changesBetween (after: string, upTo: string): Promise<{ changes: Change[], complete: boolean }> {
+    const oldest = this.#position - this.#changes.length
+    const from = Math.max(Number(after), oldest)
+    return { changes: this.#changes.slice(from - oldest, Math.max(Number(upTo) - oldest, 0)), complete: Number(after) >= oldest }
   }
 
-  async changesSince (position: string): Promise<{ changes: Change[], complete: boolean }> {
-    const missed = this.#position - Number(position)
-    return { changes: missed > 0 ? this.#changes.slice(-missed) : [], complete: missed <= this.#changes.length }
-  }
+  // ---- signals
 
-  async signal (signal: Signal): Promise<void> {
-    for (const listener of this.#signalListeners) listener(signal)
+  async signal (signal: Signal & { type: 'cancel' | 'reply' }): Promise<void> {
+    this.#tell(signal)
   }
 
   onSignal (listener: (signal: Signal) => void): () => void {
@@ -158,9 +214,16 @@ class MemoryBackplane implements Backplane {
     return () => { this.#signalListeners.delete(listener) }
   }
 
-  async close (): Promise<void> {
-    clearInterval(this.#reaper)
-    for (const id of [...this.#sessions.keys()]) this.#end(id)
+  #tell (signal: Signal): void {
+    for (const listener of this.#signalListeners) listener(signal)
+  }
+
+  // ---- idle sessions
+
+  #touch (id: string, entry: Entry): void {
+    entry.usedAt = Date.now()
+    this.#sessions.delete(id)
+    this.#sessions.set(id, entry)
   }
 
   #end (id: string): boolean {
@@ -171,12 +234,12 @@ class MemoryBackplane implements Backplane {
     const left = this.#perOwner.get(owner)! - 1
     if (left > 0) this.#perOwner.set(owner, left)
     else this.#perOwner.delete(owner)
-    for (const listener of this.#signalListeners) listener({ type: 'ended', session: id })
+    this.#tell({ type: 'ended', session: id })
     return true
   }
 
   #leastRecentlyUsed (owner: string): string | undefined {
-    for (const [id, entry] of this.#sessions) if (entry.record.owner === owner && entry.holds === 0) return id
+    for (const [id, entry] of this.#sessions) if (entry.record.owner === owner && entry.uses === 0) return id
     return undefined
   }
 
@@ -198,5 +261,5 @@ class MemoryBackplane implements Backplane {
 }
 
 function isIdle (entry: Entry, now: number): boolean {
-  return entry.holds === 0 && now - entry.usedAt > entry.idleTimeout
+  return entry.uses === 0 && now - entry.usedAt > entry.idleTimeout
 }

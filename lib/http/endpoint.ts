@@ -128,7 +128,7 @@ export function createEndpoint (server: ProtocolServer, sessions: SessionTable, 
     const expectsReply = !batch || message.length === 0 || message.some(isRequest)
     // Where streams are resumable every answer of a session can be come back for, not only that of a call that streams.
     const resumable = expectsReply && acceptsSse && responseMode !== 'json' && !modern && session.initialized && session.record.id !== ''
-    const log = resumable ? sessions.eventLog(session.record.id) : undefined
+    const log = resumable ? sessions.eventLog(session.record.id, message) : undefined
     const mode = log !== undefined ? 'sse' : expectsReply ? modeOf(acceptsJson, acceptsSse, streams, listens) : 'json'
     const prime = log !== undefined && featuresOf(session.record.version).polling
     return await exchanges.run({ reply, session, message, mode, principal, request: info, abortOnLeave: modern, log, prime, done }) ?? reply.send()

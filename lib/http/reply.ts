@@ -135,7 +135,7 @@ class Exchange {
 
   readonly #sink = (notification: object): void | Promise<void> => {
     const { log } = this.#options
-    if (log !== undefined) return log.append(notification, this.#write).catch(this.#lost)
+    if (log !== undefined) return log.append(notification, { write: this.#write }).catch(this.#lost)
     if (this.#stream !== undefined) return this.#stream.send(notification)
     const text = frame(notification)
     if (this.#frames.push(text) === 1) setImmediate(this.#commit)
@@ -180,7 +180,7 @@ class Exchange {
       : answer === undefined ? [] : Array.isArray(answer) ? answer : [answer]
     const { log } = this.#options
     if (log !== undefined) {
-      for (const one of replies) void log.append(one, this.#write).catch(this.#lost)
+      for (const one of replies) void log.append(one, { write: this.#write }).catch(this.#lost)
       void log.end().catch(this.#lost).then(() => this.#stream!.finish())
       return
     }

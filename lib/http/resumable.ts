@@ -2,8 +2,7 @@
 // its stream within its session; `GET` with `Last-Event-ID` gets what was missed and then what is to come.
 // MCP 2025-11-25 "Streamable HTTP / resumability and redelivery".
 
-import { randomBytes } from 'node:crypto'
-import type { Backplane, EventLimits, StreamEvent } from '../backplane/index.js'
+import type { Backplane, EventLimits, EventWriter, StreamEvent } from '../backplane/index.js'
 import { encode, oneLine } from '../jsonrpc.js'
 
 export interface ResumableOptions extends EventLimits {
@@ -11,37 +10,39 @@ export interface ResumableOptions extends EventLimits {
   retry: number
 }
 
-/** The standalone stream of a session; streams of requests have random names. */
+/** The standalone stream of a session; streams of answers have random names. */
 export const STANDALONE = 'get'
 
+type Write = (frame: string) => void | Promise<void>
+
 export class EventLog {
-  readonly #backplane: Backplane
-  readonly #session: string
-  readonly #options: ResumableOptions
-  readonly #stream: string
+  readonly #writer: EventWriter
+  readonly #retry: number
   // Appending takes a moment: one after the other, so that the order on the stream is the order of sending.
   #tail: Promise<unknown> = Promise.resolve()
 
-  constructor (backplane: Backplane, session: string, options: ResumableOptions, stream = randomBytes(6).toString('hex')) {
-    this.#backplane = backplane
-    this.#session = session
-    this.#options = options
-    this.#stream = stream
+  /** @param owed what readers are told when this process dies; without it any process may write to the stream */
+  constructor (backplane: Backplane, session: string, options: ResumableOptions, stream: string, owed?: string) {
+    this.#writer = backplane.writeEvents(session, stream, options, owed)
+    this.#retry = options.retry
   }
 
-  /** Keeps a message and hands over its frame, in order. */
-  append (message: object, write: (frame: string) => void | Promise<void>): Promise<void> {
-    return this.#keep(oneLine(encode(message)), write)
+  /**
+   * Keeps a message and hands over its frame, in order. One that could not be kept is handed over without an id.
+   * @param seen up to where the session has been told of changes with this message
+   */
+  append (message: object, { write, seen }: { write?: Write, seen?: string | undefined } = {}): Promise<void> {
+    return this.#keep(oneLine(encode(message)), write, seen)
   }
 
   /** An event without a message: a client that has it can come back from the very start. */
-  prime (write: (frame: string) => void | Promise<void>): Promise<void> {
-    return this.#keep('', write, this.#options.retry)
+  prime (write: Write): Promise<void> {
+    return this.#keep('', write, undefined, this.#retry)
   }
 
   async end (): Promise<void> {
     await this.flush()
-    await this.#backplane.endEvents(this.#session, this.#stream)
+    await this.#writer.end()
   }
 
   /** Resolves when everything so far has been kept and handed over. */
@@ -49,13 +50,21 @@ export class EventLog {
     await this.#tail
   }
 
-  async #keep (data: string, write: (frame: string) => void | Promise<void>, retry?: number): Promise<void> {
+  async #keep (data: string, write: Write | undefined, seen?: string, retry?: number): Promise<void> {
     const room: Promise<void>[] = []
-    const kept = this.#tail.then(async () => {
-      const id = await this.#backplane.appendEvent(this.#session, this.#stream, data, this.#options)
+    const hand = (frame: string): void => {
       // A slow reader holds up its producer, not what is kept.
-      const full = write(eventFrame({ id, data }, retry))
+      const full = write?.(frame)
       if (full !== undefined) room.push(full)
+    }
+    const kept = this.#tail.then(async () => {
+      try {
+        const id = await this.#writer.append(data, seen)
+        if (id !== '') hand(eventFrame({ id, data }, retry))
+      } catch (error) {
+        if (data !== '') hand(`event: message\ndata: ${data}\n\n`)
+        throw error
+      }
     })
     // Whoever sent it gets to know of a failure; those that come after it go on.
     this.#tail = kept.catch(() => {})

@@ -2,9 +2,13 @@
 // calls in flight and the standalone stream, for as long as there are any.
 
 import { randomBytes } from 'node:crypto'
-import type { Backplane, SessionLimits, SessionRecord, Signal } from '../backplane/index.js'
+import type { Backplane, EventReading, EventWriter, SessionLimits, SessionRecord, SessionUse, Signal } from '../backplane/index.js'
+import { streamOf } from '../backplane/index.js'
+import { codes, encode, failure, isRequest } from '../jsonrpc.js'
+import type { RequestId } from '../jsonrpc.js'
 import type { Principal } from '../principal.js'
 import { identityOf } from '../principal.js'
+import { MAX_SUBSCRIPTIONS } from '../protocol/changes.js'
 import type { ProtocolServer } from '../protocol/server.js'
 import type { Session } from '../protocol/session.js'
 import { sessionRecord } from '../protocol/session.js'
@@ -22,8 +26,6 @@ const STALLED = 1000
 export interface LiveSession {
   readonly session: Session
   stream: EventStream | undefined
-  /** Sends a message on the stream, while there is one. */
-  deliver: ((message: object) => void | Promise<void>) | undefined
   uses: number
   release: () => void
 }
@@ -52,7 +54,8 @@ export class SessionTable {
 
   /** A session that does not exist yet, for its `initialize`: it is kept only when that succeeds. */
   async draft (kind: SessionRecord['kind'], owner: Principal): Promise<Session> {
-    const record = sessionRecord(randomBytes(16).toString('hex'), kind, owner, this.#server.defaultLogLevel, await this.#backplane.head())
+    const record = sessionRecord(randomBytes(16).toString('hex'), kind, owner, this.#server.defaultLogLevel)
+    if (kind === 'sse') record.isNew = true
     return this.#server.createSession({ transport: kind, record, register: false, isNew: true })
   }
 
@@ -64,14 +67,16 @@ export class SessionTable {
 
   /** Takes a session into use; whoever does so releases it. Nothing when it is unknown, ended or another principal's. */
   async acquire (id: string, kind: SessionRecord['kind'], who: Principal): Promise<LiveSession | undefined> {
-    const record = await this.#backplane.getSession(id)
-    if (record === undefined || record.kind !== kind || record.owner !== identityOf(who)) return undefined
+    const use = await this.#backplane.acquire(id, kind, identityOf(who))
+    if (use === undefined) return undefined
     let live = this.#live.get(id)
     if (live === undefined) {
-      live = this.#revive(record)
+      live = this.#revive(use)
       this.#live.set(id, live)
     } else {
-      live.session.record = record
+      live.session.adopt(use.record)
+      // The first use keeps it.
+      use.release()
     }
     live.uses++
     return live
@@ -81,9 +86,11 @@ export class SessionTable {
     return this.#backplane.deleteSession(id)
   }
 
-  /** The log of a new resumable stream of a session, where streams are resumable. */
-  eventLog (session: string, stream?: string): EventLog | undefined {
-    return this.#resumable && new EventLog(this.#backplane, session, this.#resumable, stream)
+  /** The log of the stream that answers a message, where streams are resumable. */
+  eventLog (session: string, message: unknown): EventLog | undefined {
+    if (this.#resumable === undefined) return undefined
+    const owed = (Array.isArray(message) ? message : [message]).filter(isRequest).map(({ id }) => id)
+    return new EventLog(this.#backplane, session, this.#resumable, randomBytes(6).toString('hex'), JSON.stringify(owed))
   }
 
   /**
@@ -92,101 +99,133 @@ export class SessionTable {
    */
   async openStream (live: LiveSession, lastEventId: string | undefined): Promise<EventStream | undefined> {
     const stream = new EventStream(this.#keepAlive)
-    if (this.#resumable !== undefined && lastEventId !== undefined && await this.#resume(live, stream, lastEventId)) return stream
-    return await this.#openStandalone(live, stream) ? stream : undefined
+    if (this.#resumable === undefined) return this.#openStandalone(live, stream)
+    stream.onOverflow = () => stream.destroy()
+    if (lastEventId !== undefined && streamOf(lastEventId) !== STANDALONE && await this.#resume(live, stream, lastEventId)) return stream
+    return this.#openStandalone(live, stream, lastEventId)
   }
 
-  /** Replays what was missed. True when it was a request's stream, which then goes on live. */
-  async #resume (live: LiveSession, stream: EventStream, lastEventId: string): Promise<boolean> {
-    const missed: string[] = []
-    let replayed = false
-    let ended = false
-    const reader = await this.#backplane.readEvents(live.session.record.id, lastEventId, (event) => {
-      if (!replayed) event === undefined ? ended = true : missed.push(eventFrame(event))
-      else if (event === undefined) stream.finish()
-      else void stream.write(eventFrame(event))
-    })
-    replayed = true
-    if (missed.length > 0) void stream.write(missed.join(''))
-    if (reader === undefined) return false
-    if (reader.stream === STANDALONE) {
-      reader.close()
-      return false
-    }
-    stream.onOverflow = () => stream.destroy()
+  /** Opens the stream of a legacy session, which begins with `first`. */
+  async openLegacyStream (live: LiveSession, first: string): Promise<EventStream | undefined> {
+    return this.#openStandalone(live, new EventStream(this.#keepAlive, first))
+  }
+
+  /** Replays what was missed of a request's stream, which then goes on live. False when there is no such stream. */
+  async #resume (live: LiveSession, stream: EventStream, after: string): Promise<boolean> {
+    const reading = await this.#read(live, stream, { after })
+    if (reading === undefined) return false
     live.uses++
     stream.once('close', () => {
-      reader.close()
+      reading.close()
       live.release()
     })
-    if (ended) stream.finish()
     return true
   }
 
   /** What waits for the session comes first, then what it has missed, then what is to come. */
-  async #openStandalone (live: LiveSession, stream: EventStream): Promise<boolean> {
-    const { session, stream: old } = live
-    const { id } = session.record
-    const log = this.eventLog(id, STANDALONE)
-    const deliver = log === undefined
-      ? (message: object) => stream.send(message)
-      : (message: object) => log.append(message, (text) => stream.write(text)).catch((error) => {
-          this.#server.log.error({ err: error }, 'a message of a resumable stream could not be kept')
-        })
-    const free = old === undefined || old.destroyed || old.stalledFor >= STALLED
-    if (free) old?.destroy()
-    const outbox = free ? await this.#backplane.openOutbox(id, (message) => { void deliver(message) }, old !== undefined) : undefined
+  async #openStandalone (live: LiveSession, stream: EventStream, lastEventId?: string): Promise<EventStream | undefined> {
+    const { session } = live
+    const { changes, log } = this.#server
+    const outbox = await this.#backplane.openOutbox(session.record.id, {
+      deliver: (message) => stream.send(message),
+      stalled: () => stream.destroyed || stream.stalledFor >= STALLED,
+      replaced: () => stream.destroy()
+    })
     if (outbox === undefined) {
       stream.destroy()
-      return false
+      return undefined
     }
-    if (log !== undefined) stream.onOverflow = () => stream.destroy()
+    let reading: EventReading | undefined
     live.stream = stream
-    live.deliver = deliver
     live.uses++
-    const { changes } = this.#server
-    changes.addSession(session)
+    for (const uri of outbox.subscriptions) session.subscriptions.add(uri)
+    changes.addSession(session, outbox.seen)
     stream.once('close', () => {
+      reading?.close()
+      let { seen } = outbox
       if (live.stream === stream) {
-        live.stream = live.deliver = undefined
-        changes.removeSession(session)
+        live.stream = undefined
+        seen = changes.removeSession(session)
       }
-      live.release()
-      this.#backplane.head().then((seen) => outbox.close(seen)).catch((error) => {
-        this.#server.log.error({ err: error }, 'a session stream could not be given back')
-      })
+      outbox.close(seen).catch((error) => log.error({ err: error }, 'a session stream could not be given back')).finally(live.release)
     })
-    changes.tell(session, await changes.missed(session))
-    return true
+    try {
+      if (session.record.kind === 'http' && this.#resumable !== undefined) {
+        const named = { stream: STANDALONE }
+        reading = (lastEventId === undefined ? undefined : await this.#read(live, stream, { after: lastEventId })) ?? await this.#read(live, stream, named)
+        if (stream.destroyed) reading?.close()
+      }
+      await changes.catchUp(session, outbox.seen)
+    } catch (error) {
+      stream.destroy()
+      throw error
+    }
+    return stream
   }
 
-  /** Ends the streams; the sessions themselves stay, for the next process. */
+  /** Writes the events of a stream to its new reader, those of the past in one piece. */
+  async #read ({ session }: LiveSession, stream: EventStream, from: { after: string } | { stream: string }): Promise<EventReading | undefined> {
+    let past: string[] | undefined = []
+    let ended = false
+    const reading = await this.#backplane.readEvents(session.record.id, from, {
+      event: (event) => {
+        const text = eventFrame(event)
+        if (past === undefined) void stream.write(text)
+        else past.push(text)
+      },
+      ended: () => {
+        ended = true
+        if (past === undefined) stream.finish()
+      },
+      orphaned: (owed, writer) => this.#answerFor(owed, writer)
+    })
+    if (past.length > 0) void stream.write(past.join(''))
+    past = undefined
+    if (ended) stream.finish()
+    return reading
+  }
+
+  /** Answers calls of a process that is gone. */
+  #answerFor (owed: string, writer: EventWriter): void {
+    const answers = (JSON.parse(owed) as RequestId[]).map((id) => failure(id, { code: codes.internalError, message: 'The process that served this call is gone' }))
+    Promise.all(answers.map((answer) => writer.append(encode(answer)))).then(() => writer.end()).catch((error) => {
+      this.#server.log.error({ err: error }, 'calls of a process that is gone could not be answered')
+    })
+  }
+
+  /** Ends the streams; the sessions themselves stay, for the next process. Legacy streams end with their sessions. */
   close (): void {
     this.#stopSignals()
-    for (const { stream } of this.#live.values()) stream?.finish()
+    for (const { session, stream } of this.#live.values()) if (session.record.kind !== 'sse') stream?.finish()
   }
 
-  #revive (record: SessionRecord): LiveSession {
-    const { id } = record
-    const unhold = this.#backplane.hold(id)
+  #revive ({ record, release }: SessionUse): LiveSession {
+    const { id, kind } = record
+    const backplane = this.#backplane
+    const log = kind === 'http' && this.#resumable !== undefined ? new EventLog(backplane, id, this.#resumable, STANDALONE) : undefined
     const live: LiveSession = {
       session: this.#server.createSession({
-        transport: record.kind,
+        transport: kind,
         record,
+        isNew: record.isNew === true,
         register: false,
-        send: (message) => {
-          if (live.deliver !== undefined) return live.deliver(message)
-          return this.#push(id, message)
+        send: (message, seen) => {
+          if (log === undefined) return live.stream === undefined ? this.#push(id, message) : live.stream.send(message)
+          // Kept first, wherever its reader is.
+          return log.append(message, { seen }).catch((error) => {
+            this.#server.log.error({ err: error }, 'a message of a resumable stream could not be kept')
+            return live.stream?.send(message)
+          })
         },
-        reachable: () => live.stream !== undefined || this.#backplane.hasReader(id),
-        save: (part) => this.#backplane.updateSession(id, part)
+        reachable: () => live.stream !== undefined || backplane.hasReader(id),
+        save: (part) => backplane.updateSession(id, part),
+        subscribe: async (uri, wanted) => wanted ? backplane.subscribe(id, uri, MAX_SUBSCRIPTIONS) : backplane.unsubscribe(id, uri).then(() => true)
       }),
       stream: undefined,
-      deliver: undefined,
       uses: 0,
       release: () => {
         if (--live.uses > 0) return
-        unhold()
+        release()
         if (this.#live.get(id) === live) this.#live.delete(id)
       }
     }
@@ -204,7 +243,11 @@ export class SessionTable {
       live.session.cancel(signal.requestId, signal.reason)
     } else if (signal.type === 'reply') {
       live.session.settle(signal.message)
-    } else if (signal.type === 'ended') {
+    } else if (signal.type === 'updated') {
+      live.session.adopt({ ...live.session.record, ...signal.part })
+    } else if (signal.type === 'subscribed') {
+      live.session.subscriptions[signal.wanted ? 'add' : 'delete'](signal.uri)
+    } else {
       this.#live.delete(signal.session)
       live.session.close()
       live.stream?.finish()

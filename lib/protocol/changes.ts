@@ -7,6 +7,8 @@ import type { RpcNotification } from '../jsonrpc.js'
 import type { ProtocolServer } from './server.js'
 import type { Session } from './session.js'
 
+/** Resources that one session may subscribe to. */
+export const MAX_SUBSCRIPTIONS = 1024
 const MAX_PENDING = 1024
 // Readers served before the event loop gets a turn, so that a fan-out to thousands blocks nobody for long.
 const BATCH = 200
@@ -22,31 +24,63 @@ function keyOf (change: Change): string {
   return change.uri === undefined ? change.kind : `${change.kind} ${change.uri}`
 }
 
+/** Where the log of changes is: at this change, and at the one before it. */
+export interface Place { position: string, before: string }
+
 /** Someone who is told of changes, at its own pace. */
 export class Subscriber {
   readonly #wants: (change: Change) => boolean
-  readonly #deliver: (change: Change) => void | Promise<void>
+  readonly #deliver: (change: Change, seen: string) => void | Promise<void>
   readonly #onOverflow: () => void
-  #pending: Map<string, Change> | undefined
+  #pending: Map<string, { change: Change, before: string }> | undefined
+  #latest = ''
+  /** Where it was when it began, until it has caught up. */
+  #from: string | undefined
   #overflowed = false
 
-  constructor (wants: (change: Change) => boolean, deliver: (change: Change) => void | Promise<void>, onOverflow: () => void) {
+  /**
+   * @param deliver `seen`: up to where everything has been delivered, this change included
+   * @param from where it has to catch up from
+   */
+  constructor (wants: (change: Change) => boolean, deliver: (change: Change, seen: string) => void | Promise<void>, onOverflow: () => void, from?: string) {
     this.#wants = wants
     this.#deliver = deliver
     this.#onOverflow = onOverflow
+    this.#from = from
   }
 
-  offer (change: Change): void {
+  offer (change: Change, { position, before }: Place): void {
+    this.#latest = position
     if (!this.#wants(change)) return
     if (this.#pending === undefined) {
-      const room = this.#deliver(change)
+      const room = this.#deliver(change, this.seen)
       if (room !== undefined) this.#wait(room)
-    } else if (this.#pending.size < MAX_PENDING || this.#pending.has(keyOf(change))) {
-      this.#pending.set(keyOf(change), change)
-    } else if (!this.#overflowed) {
-      this.#overflowed = true
-      this.#onOverflow()
+    } else if (!this.#pending.has(keyOf(change))) {
+      if (this.#pending.size < MAX_PENDING) {
+        this.#pending.set(keyOf(change), { change, before })
+      } else if (!this.#overflowed) {
+        this.#overflowed = true
+        this.#onOverflow()
+      }
     }
+  }
+
+  /** Offers what was missed; live changes may have come in the meantime. */
+  catchUp (missed: readonly Change[], place: Place): void {
+    const latest = this.#latest || place.position
+    if (missed.length === 0) this.#from = undefined
+    missed.forEach((change, at) => {
+      if (at === missed.length - 1) this.#from = undefined
+      this.offer(change, place)
+    })
+    this.#latest = latest
+  }
+
+  /** Up to where everything that was offered has been delivered. */
+  get seen (): string {
+    if (this.#from !== undefined) return this.#from
+    const [first] = this.#pending?.values() ?? []
+    return first?.before ?? this.#latest
   }
 
   #wait (room: Promise<void>): void {
@@ -55,9 +89,9 @@ export class Subscriber {
   }
 
   #drain (): void {
-    for (const [key, change] of this.#pending!) {
+    for (const [key, { change }] of this.#pending!) {
       this.#pending!.delete(key)
-      const room = this.#deliver(change)
+      const room = this.#deliver(change, this.seen)
       if (room !== undefined) return this.#wait(room)
     }
     this.#pending = undefined
@@ -73,8 +107,11 @@ export class Changes {
   readonly #maxListens: number
   readonly #sessions = new Map<Session, Subscriber>()
   readonly #listens = new Set<Listen>()
-  readonly #queue: Change[] = []
+  readonly #queue: { change: Change, position: string }[] = []
   #draining = false
+  #announcing = false
+  /** Of the newest change that has been offered to all who were there. */
+  #told: string
   readonly #stop: (() => void)[]
   // One object for all sessions, so that its text is made once.
   readonly #shared = new Map<string, RpcNotification>()
@@ -83,25 +120,41 @@ export class Changes {
     this.#server = server
     this.#maxListens = maxListens
     const { layer, backplane } = server
+    this.#told = backplane.position
     this.#stop = [
       layer.onChange((event) => {
         if (event.kind !== 'resource') server.pages.clear()
-        backplane.publish(event).catch((error) => server.log.error({ err: error }, 'a change could not be published'))
+        if (!this.#announcing) this.#enqueue(event, backplane.position)
+        else backplane.publish(event).catch((error) => server.log.error({ err: error }, 'a change could not be published'))
       }),
-      backplane.onChange((change) => this.#enqueue(change))
+      backplane.onChange((change, position) => this.#enqueue(change, position))
     ]
+  }
+
+  /**
+   * From here on changes are told to the other processes. What an application registers while it starts is no change to
+   * anybody: there are no clients of this process yet, and those of the others see nothing new.
+   */
+  start (): void {
+    this.#told = this.#server.backplane.position
+    this.#announcing = true
   }
 
   get listens (): number { return this.#listens.size }
 
-  addSession (session: Session): void {
+  /** @param from up to where it has been told before, when it is about to catch up */
+  addSession (session: Session, from?: string): void {
     const wants = (change: Change): boolean => session.era === 'handshake' && session.record.initialized &&
-      (change.kind !== 'resource' || session.record.subscriptions.includes(change.uri!))
-    this.#sessions.set(session, new Subscriber(wants, (change) => session.send(this.#sharedNotification(change)), () => this.#warn('session')))
+      (change.kind !== 'resource' || session.subscriptions.has(change.uri!))
+    const deliver = (change: Change, seen: string): void | Promise<void> => session.send(this.#sharedNotification(change), seen)
+    this.#sessions.set(session, new Subscriber(wants, deliver, () => this.#warn('session'), from))
   }
 
-  removeSession (session: Session): void {
+  /** Up to where the session has been told. */
+  removeSession (session: Session): string {
+    const seen = this.#sessions.get(session)?.seen
     this.#sessions.delete(session)
+    return seen || this.#told
   }
 
   /** False when no more listens are admitted. */
@@ -141,39 +194,36 @@ export class Changes {
     return message
   }
 
-  /** What a session has missed since it was last up to date, each once. */
-  async missed (session: Session): Promise<Change[]> {
-    const { subscriptions, seen } = session.record
-    const { changes, complete } = await this.#server.backplane.changesSince(seen)
+  /** Tells a session that was just added what it has missed, each change once, under the rules of the live ones. */
+  async catchUp (session: Session, from: string): Promise<void> {
+    const place = { position: this.#told, before: from }
+    const { changes, complete } = await this.#server.backplane.changesBetween(from, place.position)
     const all: Change[] = complete
       ? changes
-      : [{ kind: 'tools' }, { kind: 'resources' }, { kind: 'prompts' }, ...subscriptions.map((uri): Change => ({ kind: 'resource', uri }))]
-    return [...new Map(all.map((change) => [keyOf(change), change])).values()]
+      : [{ kind: 'tools' }, { kind: 'resources' }, { kind: 'prompts' }, ...Array.from(session.subscriptions, (uri): Change => ({ kind: 'resource', uri }))]
+    const missed = new Map(all.map((change) => [keyOf(change), change]))
+    this.#sessions.get(session)?.catchUp([...missed.values()], place)
   }
 
-  /** Offers changes to one session, under the rules of the live ones. */
-  tell (session: Session, changes: readonly Change[]): void {
-    const subscriber = this.#sessions.get(session)
-    for (const change of changes) subscriber?.offer(change)
-  }
-
-  #enqueue (change: Change): void {
-    this.#queue.push(change)
+  #enqueue (change: Change, position: string): void {
+    this.#queue.push({ change, position })
     if (!this.#draining) this.#drain()
   }
 
   /** Changes in order, each to all readers; a few readers at once, many with turns of the event loop in between. */
   #drain (): void {
-    const change = this.#queue.shift()
-    this.#draining = change !== undefined
-    if (change === undefined) return
-    this.#tellAll(change, [...this.#sessions.values(), ...Array.from(this.#listens, (listen) => listen.subscriber)], 0)
+    const next = this.#queue.shift()
+    this.#draining = next !== undefined
+    if (next === undefined) return
+    const place = { position: next.position, before: this.#told }
+    this.#told = next.position
+    this.#tellAll(next.change, place, [...this.#sessions.values(), ...Array.from(this.#listens, (listen) => listen.subscriber)], 0)
   }
 
-  #tellAll (change: Change, readers: readonly Subscriber[], from: number): void {
+  #tellAll (change: Change, place: Place, readers: readonly Subscriber[], from: number): void {
     const end = Math.min(from + BATCH, readers.length)
-    for (let at = from; at < end; at++) readers[at]!.offer(change)
-    if (end < readers.length) setImmediate(() => this.#tellAll(change, readers, end))
+    for (let at = from; at < end; at++) readers[at]!.offer(change, place)
+    if (end < readers.length) setImmediate(() => this.#tellAll(change, place, readers, end))
     else this.#drain()
   }
 }

@@ -59,6 +59,7 @@ export class ProtocolServer {
   readonly #cache: CacheHints
   readonly #resolver: PrincipalResolver | undefined
   readonly #serverInfo = new Map<Version, Result>()
+  #started = false
 
   constructor (layer: Layer, options: ProtocolOptions = {}) {
     const { pageSize = 100, defaultLogLevel = 'info', cache = {}, maxListens = 1024, maxBatch = 1000, log = silent } = options
@@ -120,8 +121,21 @@ export class ProtocolServer {
     this.changes.closeListens()
   }
 
+  /**
+   * Joins the processes that share the backplane. For whatever serves clients of its own, before it does.
+   * @throws CLOUDG_MCP_ERR_BACKPLANE_UNAVAILABLE
+   */
+  async start (): Promise<void> {
+    await this.backplane.start(this.log)
+    this.#started = true
+    this.changes.start()
+  }
+
   async close (): Promise<void> {
     this.closeListens()
     this.changes.close()
+    if (!this.#started) return
+    this.#started = false
+    await this.backplane.close()
   }
 }

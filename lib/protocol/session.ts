@@ -1,7 +1,7 @@
 // One connection: a stdio pipe, a handshake session over HTTP, or the single exchange of a stateless request.
 // handle() takes a decoded message, or a batch where the revision has it, and resolves to what has to be answered.
 
-import type { SessionRecord } from '../backplane/index.js'
+import type { SessionRecord, SessionUpdate } from '../backplane/index.js'
 import type { Params, Reply, RequestId, Result } from '../jsonrpc.js'
 import { codes, failure, isObject, isRequestId, prepare, replyId, RpcError } from '../jsonrpc.js'
 import type { Principal, RequestInfo, TransportKind } from '../principal.js'
@@ -12,6 +12,7 @@ import { SuspendedError } from '../layer/errors.js'
 import { Questions } from './ask.js'
 import type { Exchange } from './call.js'
 import { Call } from './call.js'
+import { MAX_SUBSCRIPTIONS } from './changes.js'
 import type { Envelope } from './era.js'
 import { envelopeMeta, HANDSHAKE_CONNECTION, MODERN_CONNECTION, NO_ENVELOPE, readEnvelope } from './era.js'
 import { isCrash } from './errors.js'
@@ -19,8 +20,11 @@ import { methodOf } from './methods/table.js'
 import type { ProtocolServer } from './server.js'
 import { stamp } from './wire.js'
 
-/** A server-initiated message to the peer; a promise means that there is no room yet. */
-export type Send = (message: object) => void | Promise<void>
+/**
+ * A server-initiated message to the peer; a promise means that there is no room yet. `seen`: with it, the peer has been told
+ * of all changes up to there.
+ */
+export type Send = (message: object, seen?: string) => void | Promise<void>
 
 export interface SessionOptions {
   /** @default `memory` */
@@ -40,13 +44,17 @@ export interface SessionOptions {
   /** The record is of a session that has yet to be initialized. @default false */
   isNew?: boolean
   /** Called with what has changed in the record, and awaited before the answer. */
-  save?: ((part: Partial<SessionRecord>) => Promise<void>) | undefined
+  save?: ((part: SessionUpdate) => Promise<void>) | undefined
+  /** Keeps subscriptions where the session lives; false when there are too many. @default only here */
+  subscribe?: ((uri: string, wanted: boolean) => Promise<boolean>) | undefined
 }
 
 export class Session {
   readonly server: ProtocolServer
   readonly transport: TransportKind
   record: SessionRecord
+  /** URIs whose updates it wants, as far as this process has to know: where its stream is. */
+  readonly subscriptions = new Set<string>()
   /** Fixed by the first request. */
   era: 'handshake' | 'modern' | undefined
   /** An `initialize` has been answered, here or elsewhere. */
@@ -56,18 +64,20 @@ export class Session {
   readonly #principal: Principal | undefined
   readonly #send: Send | undefined
   readonly #reachable: (() => boolean | Promise<boolean>) | undefined
-  readonly #save: ((part: Partial<SessionRecord>) => Promise<void>) | undefined
+  readonly #save: SessionOptions['save']
+  readonly #subscribe: SessionOptions['subscribe']
   // Not by id: a client that uses one twice at once must not lose hold of the first.
   #inflight: Set<Call> | undefined
   #questions: Questions | undefined
 
   constructor (server: ProtocolServer, options: SessionOptions) {
-    const { transport = 'memory', send, reachable, principal, register = true, preinitialized, record, isNew = false, save } = options
+    const { transport = 'memory', send, reachable, principal, register = true, preinitialized, record, isNew = false, save, subscribe } = options
     this.server = server
     this.transport = transport
     this.#send = send
     this.#reachable = reachable
     this.#save = save
+    this.#subscribe = subscribe
     this.#principal = principal
     this.#initialized = (record !== undefined && !isNew) || preinitialized !== undefined
     this.record = record ?? newRecord(server.defaultLogLevel, preinitialized)
@@ -91,8 +101,8 @@ export class Session {
     return this.#reachable === undefined ? this.#send !== undefined : this.#reachable()
   }
 
-  send (message: object): void | Promise<void> {
-    return this.#closed ? undefined : this.#send?.(message)
+  send (message: object, seen?: string): void | Promise<void> {
+    return this.#closed ? undefined : this.#send?.(message, seen)
   }
 
   /** Takes one decoded message or a batch. Never rejects. */
@@ -125,9 +135,31 @@ export class Session {
     return this.#questions?.settle(response) === true
   }
 
-  async save (part: Partial<SessionRecord>): Promise<void> {
-    Object.assign(this.record, part)
+  /** Takes the state as another process may have left it. */
+  adopt (record: SessionRecord): void {
+    this.record = record
+    if (record.isNew !== false || this.era !== undefined) return
+    this.#initialized = true
+    this.era = 'handshake'
+  }
+
+  async save (part: SessionUpdate): Promise<void> {
     await this.#save?.(part)
+    Object.assign(this.record, part)
+  }
+
+  /** False when there are too many subscriptions. */
+  async subscribe (uri: string): Promise<boolean> {
+    if (!this.subscriptions.has(uri)) {
+      if (this.#subscribe === undefined ? this.subscriptions.size >= MAX_SUBSCRIPTIONS : !await this.#subscribe(uri, true)) return false
+      this.subscriptions.add(uri)
+    }
+    return true
+  }
+
+  async unsubscribe (uri: string): Promise<void> {
+    await this.#subscribe?.(uri, false)
+    this.subscriptions.delete(uri)
   }
 
   // ---- batches
@@ -264,12 +296,12 @@ export class Session {
 }
 
 function newRecord (logLevel: string, version: HandshakeVersion = LATEST_HANDSHAKE): SessionRecord {
-  return { id: '', owner: '', kind: 'http', version, initialized: false, capabilities: {}, logLevel, subscriptions: [], seen: '' }
+  return { id: '', owner: '', kind: 'http', version, initialized: false, capabilities: {}, logLevel, seen: '' }
 }
 
 /** The record of a session that is about to be created for a principal. */
-export function sessionRecord (id: string, kind: SessionRecord['kind'], owner: Principal, logLevel: string, seen: string): SessionRecord {
-  return { ...newRecord(logLevel), id, kind, owner: identityOf(owner), seen }
+export function sessionRecord (id: string, kind: SessionRecord['kind'], owner: Principal, logLevel: string): SessionRecord {
+  return { ...newRecord(logLevel), id, kind, owner: identityOf(owner) }
 }
 
 function isInitialize (message: unknown): boolean {

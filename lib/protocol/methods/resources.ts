@@ -3,11 +3,10 @@
 import type { Params, Result } from '../../jsonrpc.js'
 import { withRounds } from '../ask.js'
 import type { Call } from '../call.js'
+import { MAX_SUBSCRIPTIONS } from '../changes.js'
 import { callFailure, isCrash } from '../errors.js'
 import { invalidParams, requiredString } from '../params.js'
 import { shapeReadResult, stamp } from '../wire.js'
-
-const MAX_SUBSCRIPTIONS = 1024
 
 export async function listResources (call: Call): Promise<Result> {
   return call.server.pages.page('resources', call)
@@ -33,18 +32,12 @@ export async function readResource (call: Call, params: Params): Promise<Result>
 /** Any URI may be subscribed to; an update tells that it changed, never what it holds. */
 export async function subscribe (call: Call, params: Params): Promise<Result> {
   const uri = requiredString(params, 'uri')
-  const { session } = call
-  const { subscriptions } = session.record
-  if (!subscriptions.includes(uri)) {
-    if (subscriptions.length >= MAX_SUBSCRIPTIONS) throw invalidParams(`A session may subscribe to ${MAX_SUBSCRIPTIONS} resources at most`)
-    await session.save({ subscriptions: [...subscriptions, uri] })
-  }
+  if (!await call.session.subscribe(uri)) throw invalidParams(`A session may subscribe to ${MAX_SUBSCRIPTIONS} resources at most`)
   return {}
 }
 
 export async function unsubscribe (call: Call, params: Params): Promise<Result> {
   const uri = requiredString(params, 'uri')
-  const { session } = call
-  await session.save({ subscriptions: session.record.subscriptions.filter((one) => one !== uri) })
+  await call.session.unsubscribe(uri)
   return {}
 }
