@@ -6,11 +6,14 @@ import cors from '@fastify/cors'
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { bearerHook } from './lib/http/checks/bearer.js'
+import type { BearerOptions } from './lib/http/checks/bearer.js'
 import { guardHook } from './lib/http/checks/guard.js'
 import { ladderHook } from './lib/http/checks/ladder.js'
 import { checkNegotiate } from './lib/http/checks/negotiate.js'
 import { originMatcher } from './lib/http/checks/patterns.js'
+import { scopesHook } from './lib/http/checks/scopes.js'
 import { createEndpoint } from './lib/http/endpoint.js'
+import { ProtectedResource } from './lib/http/oauth.js'
 import type { CloudgMcpOptions, Options } from './lib/http/options.js'
 import { normalizeOptions } from './lib/http/options.js'
 import { ALLOW, ALLOW_STATELESS, handleError, jsonReply, notAllowed, RefusalError, refusals, refuse } from './lib/http/refusal.js'
@@ -53,7 +56,17 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
     scope.addHook('onRequest', guard)
     if (options.healthPath !== false) mountHealth(scope, options.healthPath)
     if (options.corsOrigins.length > 0) await mountCors(scope, options.corsOrigins)
-    mountWellKnown(app, scope, options.path, guard)
+
+    const bearerFor = (path: string, more: Partial<BearerOptions> = {}): BearerOptions => ({
+      server,
+      authenticator: options.authenticator,
+      timeout: options.authTimeout,
+      customResolver: options.principalResolver !== undefined,
+      resource: new ProtectedResource(options.authenticator?.metadata, scope.prefix + path, options.publicUrl),
+      ...more
+    })
+    const bearer = bearerFor(options.path)
+    mountWellKnown(app, scope, { resources: [bearer.resource], guard, corsOrigins: options.corsOrigins })
 
     // Set only where the host has a deadline: Fastify arms a timer and an AbortController per request for it.
     const untimed = (app.initialConfig as { handlerTimeout?: number }).handlerTimeout ? { handlerTimeout: NO_TIMEOUT } : {}
@@ -62,9 +75,10 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
       inner.options('/', route, refuseMethod)
     }, { prefix: options.path })
     await scope.register(async function endpointScope (inner) {
-      inner.addHook('onRequest', bearerHook(server, options.authenticator, options.principalResolver !== undefined))
+      inner.addHook('onRequest', bearerHook(bearer))
       inner.addHook('onRequest', checkNegotiate)
       inner.addHook('preHandler', ladderHook(server))
+      inner.addHook('preHandler', scopesHook(server, bearer.resource))
       inner.post('/', route, endpoint.post)
       inner.get('/', route, endpoint.get)
       inner.delete('/', route, endpoint.delete)
@@ -138,7 +152,7 @@ export const cloudgMcp = fp(plugin, { name: 'cloudg-mcp', fastify: '5.x' })
 export default cloudgMcp
 export * from './lib/layer/index.js'
 export * from './lib/auth/index.js'
-export type { CloudgMcpOptions, TokenOptions } from './lib/http/options.js'
+export type { AuthOptions, CloudgMcpOptions } from './lib/http/options.js'
 export type { Backplane } from './lib/backplane/index.js'
 export { memoryBackplane } from './lib/backplane/memory.js'
 export { ProtocolServer } from './lib/protocol/server.js'

@@ -11,6 +11,8 @@ export interface Principal {
   readonly scopes?: ReadonlySet<string>
   /** What a session is bound to when `id` alone is not unique (OAuth: issuer, subject, client). @default id */
   readonly identity?: string
+  /** When its credentials end, in ms since the epoch: streams end then, too. */
+  readonly expiresAt?: number
   readonly attributes?: Readonly<Record<string, unknown>>
 }
 
@@ -20,6 +22,7 @@ export interface PrincipalSpec {
   roles?: Iterable<string> | string
   scopes?: Iterable<string>
   identity?: string
+  expiresAt?: number
   attributes?: Record<string, unknown>
 }
 
@@ -47,12 +50,13 @@ export type PrincipalResolver = (info: RequestInfo) => Principal | undefined | n
 export const DEFAULT_ROLE = 'default'
 
 export function principal (spec: PrincipalSpec): Principal {
-  const { id, identity, attributes } = spec
+  const { id, identity, expiresAt, attributes } = spec
   return {
     id,
     roles: new Set(typeof spec.roles === 'string' ? splitRoles(spec.roles) : spec.roles ?? [DEFAULT_ROLE]),
     ...(spec.scopes === undefined ? {} : { scopes: new Set(spec.scopes) }),
     ...(identity === undefined ? {} : { identity }),
+    ...(expiresAt === undefined ? {} : { expiresAt }),
     ...(attributes === undefined ? {} : { attributes })
   }
 }

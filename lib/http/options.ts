@@ -2,6 +2,8 @@
 
 import { z } from 'zod'
 import type { Authenticator } from '../auth/authenticator.js'
+import type { OAuthOptions } from '../auth/issuer.js'
+import { OAuthAuth } from '../auth/oauth.js'
 import type { TokenMap } from '../auth/tokens.js'
 import { TokenAuth } from '../auth/tokens.js'
 import type { Backplane } from '../backplane/index.js'
@@ -11,10 +13,13 @@ import type { Layer, LayerOptions } from '../layer/layer.js'
 import type { PrincipalResolver } from '../principal.js'
 import { isLevel } from '../protocol/log-levels.js'
 
-/** Static tokens: specs `TOKEN[:ROLES[:ID]]`, or a map from token to roles or principal. */
-export interface TokenOptions {
-  tokens: readonly string[] | TokenMap
-  /** Refuse callers without a valid token; else they are anonymous. @default true */
+/** Static tokens, OAuth, or both. */
+export interface AuthOptions {
+  /** Specs `TOKEN[:ROLES[:ID]]`, or a map from token to roles or principal. */
+  tokens?: readonly string[] | TokenMap
+  /** Accept access tokens of this issuer, or of these. */
+  oauth?: OAuthOptions | readonly OAuthOptions[]
+  /** Refuse callers without credentials; else they are anonymous. With OAuth a wrong token is refused in any case. @default true */
   required?: boolean
 }
 
@@ -39,8 +44,10 @@ export interface CloudgMcpOptions {
   allowedOrigins?: readonly string[]
   /** Origins whose pages may read answers; turns CORS on for these routes alone. @default [] */
   corsOrigins?: readonly string[]
-  /** Static tokens, or anything that turns credentials into principals. @default none: everybody is anonymous */
-  auth?: TokenOptions | Authenticator
+  /** Tokens, OAuth, or anything that turns credentials into principals. @default none: everybody is anonymous */
+  auth?: AuthOptions | Authenticator
+  /** ms that an authenticator may take; then 503. @default 10000 */
+  authTimeout?: number
   /** May see and replace the principal. @default built in */
   principalResolver?: PrincipalResolver
   /** `auto`: JSON unless something is streamed; `json`: never SSE, except listen. @default 'sse' */
@@ -110,9 +117,14 @@ const schema = z.strictObject({
   allowedOrigins: patterns.optional(),
   corsOrigins: patterns.default([]),
   auth: z.union([
-    z.strictObject({ tokens: z.union([z.array(z.string()), z.record(z.string(), z.any())]), required: z.boolean().optional() }),
-    withMethods('`{ tokens }` or an Authenticator', 'authenticate')
+    z.strictObject({
+      tokens: z.union([z.array(z.string()), z.record(z.string(), z.any())]).optional(),
+      oauth: z.union([z.looseObject({}), z.array(z.looseObject({})).min(1)]).optional(),
+      required: z.boolean().optional()
+    }).refine(({ tokens, oauth }) => tokens !== undefined || oauth !== undefined, '`tokens` or `oauth` is missing'),
+    withMethods('`{ tokens, oauth }` or an Authenticator', 'authenticate')
   ]).optional(),
+  authTimeout: positive.default(10_000),
   principalResolver: callable('RequestInfo => Principal').optional(),
   responseMode: z.enum(['sse', 'auto', 'json']).default('sse'),
   stateless: z.boolean().default(false),
@@ -159,6 +171,8 @@ export function normalizeOptions (given: CloudgMcpOptions): Options {
 function toAuthenticator (auth: CloudgMcpOptions['auth']): Authenticator | undefined {
   if (auth === undefined) return undefined
   if ('authenticate' in auth) return auth
-  const tokens = new TokenAuth(auth.tokens, auth)
-  return tokens.size === 0 ? undefined : tokens
+  const { tokens = [], oauth, required } = auth
+  const fixed = new TokenAuth(tokens, { required: required ?? true })
+  if (oauth !== undefined) return new OAuthAuth(oauth, { tokens: fixed, required })
+  return fixed.size === 0 ? undefined : fixed
 }

@@ -39,6 +39,7 @@ export const refusals = {
   tooManySessions: refusal(503, 'Too many sessions', { headers: { 'retry-after': '10' } }),
   tooManyOwnSessions: refusal(503, 'Too many sessions for this caller', { headers: { 'retry-after': '10' } }),
   tooManyStreams: refusal(503, 'Too many open streams', { headers: { 'retry-after': '10' } }),
+  unknownResource: refusal(503, 'The URL of this endpoint is not known', { code: codes.internalError, headers: { 'retry-after': '60' } }),
   internal: refusal(500, 'Internal error', { code: codes.internalError })
 } as const
 

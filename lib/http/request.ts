@@ -10,6 +10,8 @@ const kMcp = Symbol('cloudg-mcp.request')
 
 export interface McpRequest {
   repeated: Repeated | undefined
+  /** The host that the client used, where the guard lets only listed ones pass. */
+  knownHost: string | undefined
   principal: Principal
   acceptsJson: boolean
   acceptsSse: boolean
@@ -21,7 +23,7 @@ export interface McpRequest {
 export const decoration = kMcp
 
 export function beginRequest (request: FastifyRequest, repeated: Repeated | undefined): void {
-  (request as any)[kMcp] = { repeated, principal: anonymous, acceptsJson: false, acceptsSse: false, modern: false } satisfies McpRequest
+  (request as any)[kMcp] = { repeated, knownHost: undefined, principal: anonymous, acceptsJson: false, acceptsSse: false, modern: false } satisfies McpRequest
 }
 
 export function mcpOf (request: FastifyRequest): McpRequest {

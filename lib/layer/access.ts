@@ -1,11 +1,12 @@
-// Who may see and call what: roles, scopes and allow(), one rule for list, call, read and complete.
+// Who may see and call what: roles, scopes and allow(), one rule for list, call, read and complete. Who lacks a role does not
+// get to know of a primitive; who lacks a scope does, and is told which, so that the client can ask for it. Layers may hide both.
 
 import type { Principal } from '../principal.js'
 
 export interface AccessRules<P = unknown> {
   /** The caller needs one of these. @default anyone */
   roles?: readonly string[]
-  /** The caller's token needs all of these. @default none */
+  /** The caller's token needs all of these; without them it is told so, unless the layer hides what lacks scopes. @default none */
   scopes?: readonly string[]
   /** Has the last word; must be quick and must not throw. */
   allow?: (principal: Principal, primitive: P) => boolean
@@ -13,20 +14,31 @@ export interface AccessRules<P = unknown> {
 
 export interface Guarded { readonly spec: AccessRules<any> }
 
-export function hasRules ({ spec }: Guarded): boolean {
-  return spec.roles !== undefined || spec.scopes !== undefined || spec.allow !== undefined
+/** `challenge`: a call without the scopes is told which it needs; `hide`: to its caller there is no such thing. */
+export type ScopePolicy = 'challenge' | 'hide'
+
+const none: readonly string[] = Object.freeze([])
+
+/** Does who sees it depend on who looks? */
+export function isHidden ({ spec }: Guarded, policy: ScopePolicy): boolean {
+  return spec.roles !== undefined || spec.allow !== undefined || (policy === 'hide' && spec.scopes !== undefined)
 }
 
-export function maySee (who: Principal, guarded: Guarded): boolean {
-  const { roles, scopes, allow } = guarded.spec
+export function maySee (who: Principal, guarded: Guarded, policy: ScopePolicy): boolean {
+  const { roles, allow } = guarded.spec
   if (roles !== undefined && !roles.some((role) => who.roles.has(role))) return false
-  if (scopes !== undefined && !scopes.every((scope) => who.scopes?.has(scope))) return false
+  if (policy === 'hide' && missingScopes(who, guarded).length > 0) return false
   return allow === undefined || allow(who, guarded.spec)
 }
 
+/** All scopes that it takes, when one of them is missing; none when the caller has them. */
+export function missingScopes (who: Principal, { spec: { scopes } }: Guarded): readonly string[] {
+  return scopes === undefined || scopes.every((scope) => who.scopes?.has(scope)) ? none : scopes
+}
+
 /** Two principals with the same key see the same primitives. `''` when everybody does. */
-export function viewKey (who: Principal, guarded: readonly Guarded[]): string {
+export function viewKey (who: Principal, hidden: readonly Guarded[], policy: ScopePolicy): string {
   let key = ''
-  for (const one of guarded) key += maySee(who, one) ? '1' : '0'
+  for (const one of hidden) key += maySee(who, one, policy) ? '1' : '0'
   return key
 }

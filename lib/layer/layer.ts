@@ -6,15 +6,15 @@ import type { Principal } from '../principal.js'
 import { DuplicateError, InvalidOptionError, InvalidPrefixError } from '../errors.js'
 import type { InputRequired, Inputs } from './ask.js'
 import { isInputRequired } from './ask.js'
-import { hasRules, maySee, viewKey } from './access.js'
-import type { Guarded } from './access.js'
+import { isHidden, maySee, missingScopes, viewKey } from './access.js'
+import type { Guarded, ScopePolicy } from './access.js'
 import type { Completion, CompletionRef } from './completion.js'
 import { nothing, toCompletion } from './completion.js'
 import type { PromptResult, ResourceContents, ToolResult } from './content.js'
 import { toResourceContents } from './content.js'
 import type { CallPort, Logger } from './context.js'
 import { Context, silent } from './context.js'
-import { LayerError, UnknownPrimitiveError } from './errors.js'
+import { AccessDeniedError, LayerError, UnknownPrimitiveError } from './errors.js'
 import type { HeaderParam } from './header-params.js'
 import type { Prompt, PromptArguments, PromptDefinition, PromptHandler, PromptSpec } from './prompt.js'
 import { definePrompt, requireArguments, runPrompt } from './prompt.js'
@@ -25,6 +25,8 @@ import type { Icon, Tool, ToolDefinition, ToolHandler, ToolSpec } from './tool.j
 import { defineTool, runTool } from './tool.js'
 
 export type ListKind = 'tools' | 'resources' | 'templates' | 'prompts'
+/** What scopes are looked up for: a tool or prompt by name, a resource by URI, a template (of a completion) by its text. */
+export type ScopedKind = 'tool' | 'resource' | 'template' | 'prompt'
 export type Definition = ToolDefinition | ResourceDefinition | TemplateDefinition | PromptDefinition
 
 export interface ServerInfo { name: string, version: string, title?: string, description?: string, websiteUrl?: string, icons?: Icon[] }
@@ -52,6 +54,8 @@ export interface Layer {
   viewOf (principal: Principal): string | undefined
   /** Arguments of a tool that 2026 clients repeat in `Mcp-Param-*` headers. */
   headerParams? (tool: string, principal: Principal): Awaitable<readonly HeaderParam[]>
+  /** All scopes that it takes to use something, when the principal lacks one; none for what it may use, or does not see. */
+  missingScopes? (kind: ScopedKind, name: string, principal: Principal): readonly string[]
   /** A client wants to know of updates of a resource. For layers that have to do something about it; a refusal is thrown. */
   subscribe? (uri: string, port: CallPort): Awaitable<void>
   unsubscribe? (uri: string, port: CallPort): Awaitable<void>
@@ -100,6 +104,8 @@ export interface LayerOptions {
   /** Characters of text kept of a tool's natural return value. @default 200000 */
   maxOutputChars?: number
   middleware?: readonly Middleware[]
+  /** What a caller without the scopes of a primitive gets: the names of the scopes, or the answer for what does not exist. @default 'challenge' */
+  scopes?: ScopePolicy
   /** Opens what the layer lives on (a pool, a cache). Run once, by whatever serves the layer first. */
   start?: () => Promise<void> | void
   /** Closes it, once, after the last server of the layer has closed. */
@@ -120,6 +126,7 @@ export class AppLayer implements Layer {
   log: Logger
   readonly #options: LayerOptions
   readonly #prefix: string
+  readonly #scopes: ScopePolicy
   readonly #limits: { timeout: number, maxOutputChars: number }
   readonly #middleware: Middleware[]
   readonly #tools = new Map<string, Tool>()
@@ -129,17 +136,20 @@ export class AppLayer implements Layer {
   readonly #listeners = new Set<ChangeListener>()
   // Derived from the registries, dropped at every change of them.
   #longestFirst: Template[] | undefined
-  #guarded: Guarded[] | undefined
+  #hidden: Guarded[] | undefined
+  #hasScopes: boolean | undefined
   #servers = 0
   #running: Promise<void> | undefined
 
   constructor (options: LayerOptions) {
-    const { name, version, title, description, websiteUrl, icons, instructions, prefix = '', middleware = [], log = silent } = options
+    const { name, version, title, description, websiteUrl, icons, instructions, prefix = '', middleware = [], scopes = 'challenge', log = silent } = options
     if (typeof name !== 'string' || name === '') throw new InvalidOptionError('layer option `name` must be a non-empty string')
     if (typeof version !== 'string' || version === '') throw new InvalidOptionError('layer option `version` must be a non-empty string')
     if (!PREFIX.test(prefix)) throw new InvalidPrefixError(prefix)
     this.#options = options
+    if (scopes !== 'challenge' && scopes !== 'hide') throw new InvalidOptionError("layer option `scopes` must be 'challenge' or 'hide'")
     this.#prefix = prefix
+    this.#scopes = scopes
     this.#middleware = [...middleware]
     this.#limits = { timeout: options.timeout ?? 300_000, maxOutputChars: options.maxOutputChars ?? 200_000 }
     this.log = log
@@ -206,7 +216,7 @@ export class AppLayer implements Layer {
   }
 
   #changed (list: 'tools' | 'resources' | 'prompts'): void {
-    this.#longestFirst = this.#guarded = undefined
+    this.#longestFirst = this.#hidden = this.#hasScopes = undefined
     this.#emit({ kind: list })
   }
 
@@ -243,18 +253,50 @@ export class AppLayer implements Layer {
   list (kind: ListKind, who: Principal): readonly Definition[] {
     const entries: Iterable<Guarded & { definition: Definition }> = this.#registry(kind).values()
     const visible: Definition[] = []
-    for (const entry of entries) if (maySee(who, entry)) visible.push(entry.definition)
+    for (const entry of entries) if (this.#shows(entry, who)) visible.push(entry.definition)
     return visible
   }
 
   viewOf (who: Principal): string {
-    this.#guarded ??= kinds.flatMap((kind) => [...this.#registry(kind).values()]).filter(hasRules)
-    return viewKey(who, this.#guarded)
+    this.#hidden ??= this.#all().filter((entry) => isHidden(entry, this.#scopes))
+    return viewKey(who, this.#hidden, this.#scopes)
   }
 
   headerParams (name: string, who: Principal): readonly HeaderParam[] {
     const tool = this.#tools.get(name)
-    return tool !== undefined && maySee(who, tool) ? tool.headers : []
+    return tool !== undefined && this.#shows(tool, who) ? tool.headers : []
+  }
+
+  missingScopes (kind: ScopedKind, name: string, who: Principal): readonly string[] {
+    this.#hasScopes ??= this.#all().some(({ spec }) => spec.scopes !== undefined)
+    const entry = this.#hasScopes ? this.#find(kind, name, who) : undefined
+    return entry === undefined || !this.#shows(entry, who) ? [] : missingScopes(who, entry)
+  }
+
+  #find (kind: ScopedKind, name: string, who: Principal): Guarded | undefined {
+    switch (kind) {
+      case 'tool': return this.#tools.get(name)
+      case 'prompt': return this.#prompts.get(name)
+      case 'template': return this.#templates.get(name)
+      case 'resource': {
+        const match = this.#resolve(name, who)
+        return match && ('resource' in match ? match.resource : match.template)
+      }
+    }
+  }
+
+  #shows (entry: Guarded, who: Principal): boolean {
+    return maySee(who, entry, this.#scopes)
+  }
+
+  /** Over HTTP the client was told before anything ran; here come other transports, and calls within calls. */
+  #requireScopes (entry: Guarded, who: Principal): void {
+    const missing = missingScopes(who, entry)
+    if (missing.length > 0) throw new AccessDeniedError(`Required scopes: ${missing.join(' ')}`, { scopes: missing })
+  }
+
+  #all (): (Guarded & { definition: Definition })[] {
+    return kinds.flatMap((kind) => [...this.#registry(kind).values()])
   }
 
   #registry (kind: ListKind): ReadonlyMap<string, Guarded & { definition: Definition }> {
@@ -270,7 +312,8 @@ export class AppLayer implements Layer {
 
   async callTool (name: string, args: Record<string, unknown>, port: CallPort): Promise<ToolResult> {
     const tool = this.#tools.get(name)
-    if (tool === undefined || !maySee(port.principal, tool)) throw new UnknownPrimitiveError('tool', name)
+    if (tool === undefined || !this.#shows(tool, port.principal)) throw new UnknownPrimitiveError('tool', name)
+    this.#requireScopes(tool, port.principal)
     const info = this.#info('tool', tool.name, tool.spec, args, port)
     return this.#through(info, () => {
       info.context = info.context.forRun()
@@ -281,7 +324,9 @@ export class AppLayer implements Layer {
   async readResource (uri: string, port: CallPort): Promise<ResourceContents[]> {
     const match = this.#resolve(uri, port.principal)
     if (match === undefined) throw new UnknownPrimitiveError('resource', uri)
-    const { spec, definition } = 'resource' in match ? match.resource : match.template
+    const entry = 'resource' in match ? match.resource : match.template
+    this.#requireScopes(entry, port.principal)
+    const { spec, definition } = entry
     const info = this.#info('resource', match.uri, spec, 'variables' in match ? { ...match.variables } : {}, port)
     if ('template' in match) info.template = match.template.definition.uriTemplate
     return this.#through(info, async () => {
@@ -294,7 +339,8 @@ export class AppLayer implements Layer {
 
   async getPrompt (name: string, args: Record<string, unknown>, port: CallPort): Promise<PromptResult> {
     const prompt = this.#prompts.get(name)
-    if (prompt === undefined || !maySee(port.principal, prompt)) throw new UnknownPrimitiveError('prompt', name)
+    if (prompt === undefined || !this.#shows(prompt, port.principal)) throw new UnknownPrimitiveError('prompt', name)
+    this.#requireScopes(prompt, port.principal)
     requireArguments(prompt, args)
     const info = this.#info('prompt', prompt.name, prompt.spec, args, port)
     return this.#through(info, () => runPrompt(prompt, info.arguments, info.context))
@@ -303,7 +349,8 @@ export class AppLayer implements Layer {
   /** Unknown, hidden and silent look the same: nothing is offered. What a middleware refuses is refused. */
   async complete (ref: CompletionRef, argument: { name: string, value: string }, known: Record<string, string>, port: CallPort): Promise<Completion> {
     const entry = ref.type === 'ref/prompt' ? this.#prompts.get(ref.name) : this.#templates.get(ref.uri)
-    if (entry === undefined || !maySee(port.principal, entry)) return nothing
+    if (entry === undefined || !this.#shows(entry, port.principal)) return nothing
+    this.#requireScopes(entry, port.principal)
     const completers: Record<string, any> = 'arguments' in entry
       ? { [argument.name]: entry.arguments.get(argument.name)?.complete }
       : entry.spec.complete ?? {}
@@ -324,7 +371,7 @@ export class AppLayer implements Layer {
   #resolve (uri: string, who: Principal): Match | undefined {
     this.#longestFirst ??= longestFirst(this.#templates.values())
     const match = resolve(uri, this.#resources, this.#longestFirst)
-    return match !== undefined && maySee(who, 'resource' in match ? match.resource : match.template) ? match : undefined
+    return match !== undefined && this.#shows('resource' in match ? match.resource : match.template, who) ? match : undefined
   }
 
   #info (kind: CallInfo['kind'], name: string, spec: CallInfo['spec'], args: Record<string, unknown>, port: CallPort): CallInfo {

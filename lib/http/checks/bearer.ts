@@ -1,31 +1,71 @@
 // Second check: who calls. Runs before the body is read; the principal is resolved anew for every request.
+// An authenticator that fails or hangs says nothing about the token: that is 503, never 401 and never a way in.
 
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { Authenticator, Challenge } from '../../auth/authenticator.js'
+import type { Authenticator, Challenge, Credentials } from '../../auth/authenticator.js'
 import { isChallenge } from '../../auth/authenticator.js'
-import type { Principal } from '../../principal.js'
+import { codes } from '../../jsonrpc.js'
+import type { Principal, TransportKind } from '../../principal.js'
 import { anonymous } from '../../principal.js'
 import type { ProtocolServer } from '../../protocol/server.js'
 import { HEADER } from '../headers.js'
+import type { ProtectedResource } from '../oauth.js'
 import { refusal, refuse } from '../refusal.js'
 import { header, mcpOf } from '../request.js'
 
-export function bearerHook (server: ProtocolServer, authenticator: Authenticator | undefined, customResolver: boolean) {
-  function checkBearer (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void {
-    const { headers } = request.raw
-    const outcome = authenticator?.authenticate({ authorization: headers.authorization, headers })
-    if (outcome instanceof Promise) outcome.then((found) => admit(found, request, reply, done), done)
-    else admit(outcome, request, reply, done)
+export interface BearerOptions {
+  server: ProtocolServer
+  authenticator: Authenticator | undefined
+  /** ms that an authenticator may take */
+  timeout: number
+  /** There is a `principalResolver` to be asked. */
+  customResolver: boolean
+  resource: ProtectedResource
+  transport?: TransportKind
+}
+
+type Outcome = Principal | Challenge | undefined
+
+const WARN_EVERY = 1000
+
+/** The URL of the endpoint is made only for authenticators that look at it. */
+class RequestCredentials implements Credentials {
+  readonly #request: FastifyRequest
+  readonly #resource: ProtectedResource
+
+  constructor (request: FastifyRequest, resource: ProtectedResource) {
+    this.#request = request
+    this.#resource = resource
   }
 
-  function admit (outcome: Principal | Challenge | undefined, request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void {
-    if (isChallenge(outcome)) {
-      refuse(reply, refusal(outcome.status, outcome.message, { headers: outcome.headers }))
-      return
+  get authorization (): string | undefined { return this.#request.raw.headers.authorization }
+  get headers (): Credentials['headers'] { return this.#request.raw.headers }
+  get resource (): string | undefined { return this.#resource.urlOf(this.#request) }
+}
+
+export function bearerHook ({ server, authenticator, timeout, customResolver, resource, transport = 'http' }: BearerOptions) {
+  let warnedAt = 0
+
+  function checkBearer (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void {
+    let outcome: Outcome | Promise<Outcome>
+    try {
+      outcome = authenticator?.authenticate(new RequestCredentials(request, resource))
+    } catch (error) {
+      return fail(error, request, reply)
     }
+    if (!(outcome instanceof Promise)) return admit(outcome, request, reply, done)
+    const timer = setTimeout(() => fail(new Error(`the authenticator took longer than ${timeout} ms`), request, reply), timeout)
+    outcome.then(
+      (found) => { if (stillWaiting(timer, reply)) admit(found, request, reply, done) },
+      (error) => { if (stillWaiting(timer, reply)) fail(error, request, reply) }
+    )
+  }
+
+  function admit (outcome: Outcome, request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void {
+    if (isChallenge(outcome)) return challenge(outcome, request, reply)
     if (!customResolver) return accept(outcome ?? anonymous, request, done)
     const info = {
-      transport: 'http' as const,
+      transport,
       headers: request.raw.headers,
       sessionId: header(request, HEADER.sessionId),
       raw: request,
@@ -40,5 +80,30 @@ export function bearerHook (server: ProtocolServer, authenticator: Authenticator
     done()
   }
 
+  function challenge (given: Challenge, request: FastifyRequest, reply: FastifyReply): void {
+    const { status, message, reason } = given
+    if (reason !== undefined) warn(request, { reason })
+    const code = status === 503 ? codes.internalError : codes.invalidRequest
+    refuse(reply, refusal(status, message, { code, headers: resource.challengeHeaders(given, request) }))
+  }
+
+  function fail (error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+    warn(request, { err: error })
+    challenge({ status: 503, message: 'Service Unavailable', headers: { 'retry-after': '5' } }, request, reply)
+  }
+
+  /** Once a second at most: while the issuer is down, every request has the same to say. */
+  function warn (request: FastifyRequest, why: object): void {
+    const now = Date.now()
+    if (now - warnedAt < WARN_EVERY) return
+    warnedAt = now
+    request.log.error(why, 'callers cannot be authenticated')
+  }
+
   return checkBearer
+}
+
+function stillWaiting (timer: NodeJS.Timeout, reply: FastifyReply): boolean {
+  clearTimeout(timer)
+  return !reply.sent
 }

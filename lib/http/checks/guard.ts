@@ -6,7 +6,7 @@ import type { Repeated } from '../headers.js'
 import { findRepeated, headerValue } from '../headers.js'
 import type { Refusal } from '../refusal.js'
 import { refusal, refusals, refuse } from '../refusal.js'
-import { beginRequest } from '../request.js'
+import { beginRequest, mcpOf } from '../request.js'
 import { hostMatcher, originMatcher, parseHost } from './patterns.js'
 
 export interface GuardOptions {
@@ -29,9 +29,14 @@ export function isLoopback (address: string): boolean {
 }
 
 /** The guard of one bind: `check` says nothing, or why not. */
-export interface Guard { check: (host: string | undefined, origin: string | undefined) => Refusal | undefined }
+export interface Guard {
+  /** Only listed hosts pass; a list that any host fits is none. */
+  readonly knowsHosts: boolean
+  check: (host: string | undefined, origin: string | undefined) => Refusal | undefined
+}
 
 const MAX_REMEMBERED = 256
+const ANY_HOST = /^\*+(?::(?:\*+|\d+))?$/
 
 export function createGuard (options: GuardOptions, loopback: boolean): Guard {
   const { allowedHosts, allowedOrigins = loopbackOrigins, corsOrigins = [], publicUrl } = options
@@ -61,6 +66,7 @@ export function createGuard (options: GuardOptions, loopback: boolean): Guard {
   }
 
   return {
+    knowsHosts: listed !== undefined && !listed.some((pattern) => ANY_HOST.test(pattern)),
     check (host, origin) {
       if (host === undefined || host === '' ? hostAllowed !== undefined : !isGoodHost(host)) return refusals.invalidHost
       if (origin !== undefined && !isGoodOrigin(origin, host)) return refusals.invalidOrigin
@@ -77,9 +83,17 @@ function remember (set: Set<string>, value: string): void {
 /** Different lines of these are refused before anything else is looked at. */
 const early = ['host', 'origin', 'authorization', 'content-type']
 
+/** Of Host there is one line, whatever it says (RFC 9112 3.2). */
 function conflicting (repeated: Repeated): Refusal | undefined {
-  const name = early.find((one) => repeated.get(one) === null)
+  const name = early.find((one) => repeated.get(one) === null || (one === 'host' && repeated.has(one)))
   return name === undefined ? undefined : refusal(400, `Bad Request: ${name} header appears more than once`, { headers: { connection: 'close' } })
+}
+
+/** A request target with an authority of its own has to name the same host: whoever routes by it has seen another one (RFC 9112 3.2.2). */
+function isMisdirected (target: string, host: string | undefined): boolean {
+  if (target.startsWith('/') || target === '*') return false
+  const authority = /^https?:\/\/([^/?#]*)/i.exec(target)?.[1]
+  return authority?.toLowerCase() !== host?.toLowerCase()
 }
 
 /** The onRequest hook. The bind is known once the server listens, so the guard is made at the first request after that. */
@@ -106,10 +120,15 @@ export function guardHook (app: FastifyInstance, options: GuardOptions) {
     const host = headerValue(headers, 'host', repeated) ?? headers[':authority'] as string | undefined
     const origin = headerValue(headers, 'origin', repeated)
     let refused = repeated === undefined ? undefined : conflicting(repeated)
-    refused ??= current(request).check(host, origin)
+    const guard = current(request)
+    refused ??= isMisdirected(request.raw.url!, host) ? refusals.invalidHost : guard.check(host, origin)
     // A proxy that Fastify trusts names the host that the client used: it has to pass too, never instead.
-    if (refused === undefined && request.host !== host && request.host !== '') refused = current(request).check(request.host, undefined)
-    if (refused === undefined) return done()
+    const used = request.host
+    if (refused === undefined && used !== host && used !== '') refused = guard.check(used, undefined)
+    if (refused === undefined) {
+      if (guard.knowsHosts && used !== '') mcpOf(request).knownHost = used
+      return done()
+    }
     if (refused === refusals.invalidHost) request.log.warn({ host, ...(request.host !== host && { forwarded: request.host }) }, 'refused a Host: list it in `allowedHosts`, or set `publicUrl`')
     if (refused === refusals.invalidOrigin) request.log.warn({ origin }, 'refused an Origin: list it in `allowedOrigins`, or in `corsOrigins` for pages that read answers')
     refuse(reply, refused)
