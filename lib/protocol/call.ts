@@ -87,8 +87,7 @@ export class Call implements CallPort {
   }
 
   get connection (): string | object | undefined {
-    const { record, transport } = this.session
-    return record.id || (transport === 'http' ? undefined : this.session)
+    return this.session.connection
   }
 
   get hasOwnStream (): boolean { return this.#exchange.sink !== undefined }

@@ -89,6 +89,8 @@ export class Session {
   /** Has its `initialize` been answered? */
   get initialized (): boolean { return this.#initialized }
   get protocolVersion (): Version | undefined { return this.era === undefined ? undefined : this.era === 'modern' ? MODERN[0] : this.record.version }
+  /** What its calls have in common, for the layer: the id where there is one. A single request over HTTP is no connection. */
+  get connection (): string | this | undefined { return this.record.id || (this.transport === 'http' ? undefined : this) }
   get busy (): boolean { return this.#inflight !== undefined && this.#inflight.size > 0 }
   /** Questions to the client that wait for an answer. */
   get questions (): Questions {
@@ -126,6 +128,7 @@ export class Session {
     if (this.#closed) return
     this.#closed = true
     this.server.changes.removeSession(this)
+    if (this.connection !== undefined) this.server.layer.disconnect?.(this.connection)
     if (this.#inflight !== undefined) for (const call of this.#inflight) call.abort(reason)
     this.#questions?.rejectAll(reason)
   }

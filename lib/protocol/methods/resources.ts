@@ -29,9 +29,10 @@ export async function readResource (call: Call, params: Params): Promise<Result>
   }
 }
 
-/** Any URI may be subscribed to; an update tells that it changed, never what it holds. */
+/** Any URI may be subscribed to, unless the layer has to do something for it; an update tells that it changed, never what it holds. */
 export async function subscribe (call: Call, params: Params): Promise<Result> {
   const uri = requiredString(params, 'uri')
+  await call.server.layer.subscribe?.(uri, call)
   if (!await call.session.subscribe(uri)) throw invalidParams(`A session may subscribe to ${MAX_SUBSCRIPTIONS} resources at most`)
   return {}
 }
@@ -39,5 +40,6 @@ export async function subscribe (call: Call, params: Params): Promise<Result> {
 export async function unsubscribe (call: Call, params: Params): Promise<Result> {
   const uri = requiredString(params, 'uri')
   await call.session.unsubscribe(uri)
+  await call.server.layer.unsubscribe?.(uri, call)
   return {}
 }
