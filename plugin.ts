@@ -3,8 +3,9 @@
 // hooks and error handlers stay what they are.
 
 import cors from '@fastify/cors'
-import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest, RequestPayload } from 'fastify'
 import fp from 'fastify-plugin'
+import { Readable } from 'node:stream'
 import { bearerHook } from './lib/http/checks/bearer.js'
 import type { BearerOptions } from './lib/http/checks/bearer.js'
 import { guardHook } from './lib/http/checks/guard.js'
@@ -77,6 +78,7 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
     await scope.register(async function endpointScope (inner) {
       inner.addHook('onRequest', bearerHook(bearer))
       inner.addHook('onRequest', checkNegotiate)
+      inner.addHook('preParsing', checkUnread)
       inner.addHook('preHandler', ladderHook(server))
       inner.addHook('preHandler', scopesHook(server, bearer.resource))
       inner.post('/', route, endpoint.post)
@@ -108,6 +110,13 @@ function decorateLayer (app: FastifyInstance, { serverInfo, instructions }: Opti
   const layer = createLayer({ ...serverInfo, ...(instructions !== undefined && { instructions }), log: app.log } as Parameters<typeof createLayer>[0])
   app.decorate('mcp', layer)
   return layer
+}
+
+/** A hook of the host that has read the body leaves nothing to parse, and Fastify would wait for more of it. */
+function checkUnread (request: FastifyRequest, reply: FastifyReply, payload: RequestPayload, done: (error: null, payload: RequestPayload) => void): void {
+  if (!(payload as Readable).readableEnded) done(null, payload)
+  else if (request.method === 'POST') refuse(reply, refusals.parseError)
+  else done(null, Readable.from([]))
 }
 
 /** Strict UTF-8, JSON of any size that the limit admits, and no `__proto__` keys. */
