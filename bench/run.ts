@@ -1,6 +1,6 @@
 // npm run bench: every workload against every server that can do it, interleaved, as CPU per request of the server process
 // and as a ratio to bare Fastify in the same run. Answers are checked before anything is timed.
-// BENCH_ROUNDS (3), BENCH_MS (2000), BENCH_ONLY (beginnings of workload names, joined with ;), BENCH_CHECK=1 (fewer servers, gates of docs/performance.md).
+// BENCH_ROUNDS (3), BENCH_MS (2000), BENCH_ONLY (beginnings of workload names, joined with ;), BENCH_PEERS=0 (without the other servers), BENCH_CHECK=1 (fewer servers, gates of docs/performance.md).
 
 import os from 'node:os'
 import { Child } from './children.js'
@@ -32,7 +32,7 @@ const rows: Row[] = []
 const generator = new Child('./load.js')
 for (const workload of workloads) {
   if (only !== undefined && !only.some((name) => workload.name.startsWith(name))) continue
-  const targets = workload.targets.filter(({ peer }) => !check || peer !== true)
+  const targets = workload.targets.filter(({ peer }) => !(check || process.env.BENCH_PEERS === '0') || peer !== true)
   const children = new Map<Target, Child>()
   try {
     for (const target of targets) {

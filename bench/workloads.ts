@@ -40,30 +40,68 @@ function modern (name: string, file: string, method: string, tool: string | unde
   return { name, file, ...more, job: { path: '/mcp', headers: { ...modernHeaders(method, tool), ...(ours && auth) }, body, expect } }
 }
 
-async function openSessions (port: number, headers: Record<string, string>): Promise<string[]> {
-  const open = async (): Promise<string> => {
+/** Opens sessions as a client does: initialize, then initialized. */
+export async function openSession (port: number, headers: Record<string, string>): Promise<string> {
+  const post = async (body: object, session?: string): Promise<Response> => {
     const response = await fetch(`http://127.0.0.1:${port}/mcp`, {
       method: 'POST',
-      headers: { 'content-type': 'application/json', accept: BOTH, ...headers },
-      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'bench', version: '1' } } })
+      headers: { 'content-type': 'application/json', accept: BOTH, ...headers, ...(session !== undefined && { 'mcp-session-id': session }) },
+      body: JSON.stringify({ jsonrpc: '2.0', ...body })
     })
     await response.text()
-    return response.headers.get('mcp-session-id')!
+    return response
   }
-  return Promise.all(Array.from({ length: SESSIONS }, open))
+  const opened = await post({ id: 1, method: 'initialize', params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'bench', version: '1' } } })
+  const session = opened.headers.get('mcp-session-id')!
+  await post({ method: 'notifications/initialized' }, session)
+  return session
+}
+
+function openSessions (port: number, headers: Record<string, string>): Promise<string[]> {
+  return Promise.all(Array.from({ length: SESSIONS }, () => openSession(port, headers)))
 }
 
 function session (name: string, file: string, body: string, expect: string, more: Partial<Target> = {}): Target {
-  const headers = { accept: BOTH, ...(file === './servers/cloudg.js' && auth) }
+  const headers = { accept: BOTH, ...(file === OURS && auth) }
   return { name, file, ...more, job: { path: '/mcp', headers, body, expect }, prepare: async (port) => ({ sessions: await openSessions(port, headers) }) }
 }
 
 const OURS = './servers/cloudg.js'
 const V2 = './servers/official-v2.js'
 const sse = { env: { RESPONSE_MODE: 'sse' } }
-const many = { env: { TOOLS: '73' } }
+const many = { TOOLS: '73' }
 const text = { text: 'hello' }
 const token = { progressToken: 'p' }
+
+/** The other servers on npm, without sessions: every one as its documentation has it, JSON replies where it can. */
+function statelessPeers (method: string, params: object, expect: string, env: Record<string, string> = {}): Target[] {
+  const legacy = (name: string, file: string): Target => ({
+    name, file, peer: true, env: { STATELESS: '1', JSON: '1', ...env }, job: { path: '/mcp', headers: { accept: BOTH, 'mcp-protocol-version': '2025-06-18' }, body: message(method, params), expect }
+  })
+  const tool = (params as { name?: string }).name
+  const inEnvelope = message(method, { ...params, _meta: { ...(params as { _meta?: object })._meta, ...META } })
+  return [
+    modern('official v2', V2, method, tool, inEnvelope, expect, { env, peer: true }),
+    legacy('official v1', './servers/official-v1.js'),
+    legacy('fastmcp', './servers/fastmcp.js'),
+    legacy('fastify-mcp', './servers/fastify-mcp.js'),
+    legacy('mcp-lite', './servers/mcp-lite.js'),
+    modern('tmcp', './servers/tmcp.js', method, tool, inEnvelope, expect, { env, peer: true })
+  ]
+}
+
+export const sessionServers: { name: string, file: string, env?: Record<string, string>, headers?: Record<string, string> }[] = [
+  { name: 'official v2', file: './servers/official-v2-session.js' },
+  { name: 'official v1', file: './servers/official-v1.js' },
+  { name: 'fastmcp', file: './servers/fastmcp.js' },
+  { name: 'fastify-mcp', file: './servers/fastify-mcp.js' },
+  { name: 'mcp-lite', file: './servers/mcp-lite.js' },
+  { name: 'tmcp', file: './servers/tmcp.js' }
+]
+
+function sessionPeers (body: string, expect: string, env: Record<string, string> = {}): Target[] {
+  return sessionServers.map(({ name, file }) => session(name, file, body, expect, { peer: true, env }))
+}
 
 export const workloads: Workload[] = [
   {
@@ -72,14 +110,15 @@ export const workloads: Workload[] = [
       bare('/echo', call('echo', text), '"hello"'),
       modern('cloudg-mcp', OURS, 'tools/call', 'echo', call('echo', text, META), '"hello"'),
       modern('cloudg-mcp, SSE reply', OURS, 'tools/call', 'echo', call('echo', text, META), '"hello"', sse),
-      modern('official v2', V2, 'tools/call', 'echo', call('echo', text, META), '"hello"', { peer: true })
+      ...statelessPeers('tools/call', { name: 'echo', arguments: text }, '"hello"')
     ]
   },
   {
     name: 'W2 small call, session',
     targets: [
       bare('/echo', call('echo', text), '"hello"'),
-      session('cloudg-mcp', OURS, call('echo', text), '"hello"')
+      session('cloudg-mcp', OURS, call('echo', text), '"hello"'),
+      ...sessionPeers(call('echo', text), '"hello"', { JSON: '1' })
     ]
   },
   {
@@ -87,22 +126,24 @@ export const workloads: Workload[] = [
     targets: [
       bare('/echo', call('echo', text), '"hello"'),
       modern('cloudg-mcp', OURS, 'tools/call', 'progress', call('progress', text, { ...META, ...token }), '"progress":2'),
-      modern('official v2', V2, 'tools/call', 'progress', call('progress', text, { ...META, ...token }), '"progress":2', { peer: true })
+      modern('official v2', V2, 'tools/call', 'progress', call('progress', text, { ...META, ...token }), '"progress":2', { peer: true }),
+      modern('tmcp', './servers/tmcp.js', 'tools/call', 'progress', call('progress', text, { ...META, ...token }), '"progress":2', { peer: true })
     ]
   },
   {
     name: 'W3 SSE, two progress, session',
     targets: [
       bare('/echo', call('echo', text), '"hello"'),
-      session('cloudg-mcp', OURS, call('progress', text, token), '"progress":2')
+      session('cloudg-mcp', OURS, call('progress', text, token), '"progress":2'),
+      ...sessionPeers(call('progress', text, token), '"progress":2')
     ]
   },
   {
     name: 'W4 list of 73 tools, 2026',
     targets: [
       bare('/list', message('tools/list', {}), 'inventory_tool_72'),
-      modern('cloudg-mcp', OURS, 'tools/list', undefined, message('tools/list', { _meta: META }), 'inventory_tool_72', many),
-      modern('official v2', V2, 'tools/list', undefined, message('tools/list', { _meta: META }), 'inventory_tool_72', { ...many, peer: true })
+      modern('cloudg-mcp', OURS, 'tools/list', undefined, message('tools/list', { _meta: META }), 'inventory_tool_72', { env: many }),
+      ...statelessPeers('tools/list', {}, 'inventory_tool_72', many)
     ]
   },
   {
@@ -110,18 +151,20 @@ export const workloads: Workload[] = [
     targets: [
       bare('/big', call('big', {}), 'asset-00759'),
       modern('cloudg-mcp', OURS, 'tools/call', 'big', call('big', {}, META), 'asset-00759'),
-      modern('official v2', V2, 'tools/call', 'big', call('big', {}, META), 'asset-00759', { peer: true })
+      ...statelessPeers('tools/call', { name: 'big', arguments: {} }, 'asset-00759')
     ]
   },
   {
     name: 'W9 small call with 73 tools, 2026',
     targets: [
       bare('/echo', call('echo', text), '"hello"'),
-      modern('cloudg-mcp', OURS, 'tools/call', 'echo', call('echo', text, META), '"hello"', many),
-      modern('official v2', V2, 'tools/call', 'echo', call('echo', text, META), '"hello"', { ...many, peer: true })
+      modern('cloudg-mcp', OURS, 'tools/call', 'echo', call('echo', text, META), '"hello"', { env: many }),
+      ...statelessPeers('tools/call', { name: 'echo', arguments: text }, '"hello"', many)
     ]
   }
 ]
+
+export { auth as ownHeaders, OURS, V2 }
 
 /** What `BENCH_CHECK=1` holds: ratios to bare Fastify with room for a noisy machine. */
 export const gates = [

@@ -1,0 +1,121 @@
+// npm run bench:special: what is no stream of equal requests. W6 initialize + DELETE cycles, W7 idle streams and a change to
+// all of them, W8 many slow calls at once. BENCH_ONLY (W6;W7;W8), BENCH_STREAMS (1000,5000), BENCH_CYCLES (3000).
+
+import { Agent, request } from 'node:http'
+import type { IncomingMessage } from 'node:http'
+import os from 'node:os'
+import { Child } from './children.js'
+import { openSession, OURS, ownHeaders, sessionServers, V2 } from './workloads.js'
+
+const only = process.env.BENCH_ONLY?.split(';')
+const wanted = (name: string): boolean => only === undefined || only.includes(name)
+const BOTH = 'application/json, text/event-stream'
+const META = { 'io.modelcontextprotocol/protocolVersion': '2026-07-28', 'io.modelcontextprotocol/clientCapabilities': {} }
+
+interface Server { name: string, file: string, env?: Record<string, string>, headers?: Record<string, string> }
+const ours: Server = { name: 'cloudg-mcp', file: OURS, headers: ownHeaders }
+
+async function withServer<T> ({ file, env = {} }: Server, run: (child: Child, port: number) => Promise<T>): Promise<T> {
+  const child = new Child(file, env)
+  try {
+    return await run(child, await child.port)
+  } finally {
+    await child.end()
+  }
+}
+
+console.log(`\n${new Date().toISOString().slice(0, 10)}, Node ${process.version}, ${os.cpus().length} × ${os.cpus()[0]?.model ?? 'unknown CPU'}`)
+
+if (wanted('W6')) {
+  const cycles = Number(process.env.BENCH_CYCLES ?? 3000)
+  console.log(`\n| W6 ${cycles} cycles of initialize, initialized, DELETE | CPU µs/cycle | heap left, bytes/cycle |\n|---|---|---|`)
+  for (const server of [ours, ...sessionServers]) {
+    await withServer(server, async (child, port) => {
+      const cycle = async (): Promise<void> => {
+        const session = await openSession(port, server.headers ?? {})
+        const response = await fetch(`http://127.0.0.1:${port}/mcp`, { method: 'DELETE', headers: { 'mcp-session-id': session, ...server.headers } })
+        await response.text()
+      }
+      const run = async (count: number): Promise<void> => {
+        let left = count
+        await Promise.all(Array.from({ length: 16 }, async () => { while (left-- > 0) await cycle() }))
+      }
+      const count = server.name === 'fastmcp' ? Math.min(cycles, 100) : cycles
+      await run(Math.min(count, 500))
+      const before = await child.usage()
+      await run(count)
+      const after = await child.usage()
+      console.log(`| ${server.name} | ${((after.cpu - before.cpu) / count).toFixed(0)} | ${((after.heap - before.heap) / count).toFixed(0)} |`)
+    })
+  }
+}
+
+if (wanted('W7')) {
+  console.log('\n| W7 idle streams | streams | RSS KB/stream | heap KB/stream | change to all, ms | loop blocked, ms |\n|---|---|---|---|---|---|')
+  for (const count of (process.env.BENCH_STREAMS ?? '1000,5000').split(',').map(Number)) {
+    for (const server of [{ ...ours, name: 'cloudg-mcp, listen' }, { ...ours, name: 'cloudg-mcp, session' }, { name: 'official v2, listen', file: V2 }]) {
+      const session = server.name.endsWith('session')
+      await withServer(server, async (child, port) => {
+        const agent = new Agent({ keepAlive: true, maxSockets: Infinity })
+        const open = async (n: number): Promise<IncomingMessage> => {
+          const id = session ? await openSession(port, server.headers ?? {}) : undefined
+          const headers = session
+            ? { accept: 'text/event-stream', 'mcp-session-id': id!, ...server.headers }
+            : { accept: BOTH, 'content-type': 'application/json', 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'subscriptions/listen', ...server.headers }
+          return new Promise((resolve, reject) => {
+            const made = request({ host: '127.0.0.1', port, path: '/mcp', method: session ? 'GET' : 'POST', agent, headers }, (response) => {
+              if (response.statusCode !== 200) return reject(new Error(`${server.name}: status ${response.statusCode}`))
+              response.once('data', () => resolve(response))
+            })
+            made.once('error', reject)
+            made.end(session ? undefined : JSON.stringify({ jsonrpc: '2.0', id: n, method: 'subscriptions/listen', params: { notifications: { toolsListChanged: true }, _meta: META } }))
+          })
+        }
+        await open(0)
+        const before = await child.usage()
+        const responses: IncomingMessage[] = []
+        const limit = server.file === V2 ? Math.min(count, 1000) : count
+        while (responses.length < limit) responses.push(...await Promise.all(Array.from({ length: Math.min(50, limit - responses.length) }, (_, n) => open(responses.length + n + 1))))
+        const after = await child.usage()
+        const told = responses.map((response) => new Promise<void>((resolve) => {
+          response.on('data', (chunk: Buffer) => { if (chunk.includes('list_changed')) resolve() })
+        }))
+        const begin = performance.now()
+        const blocked = child.ask<number>({ type: 'blocked' })
+        await child.ask({ type: 'change' })
+        await Promise.all(told)
+        const ms = performance.now() - begin
+        const longest = await blocked
+        console.log(`| ${server.name} | ${limit} | ${((after.rss - before.rss) / limit / 1024).toFixed(1)} | ${((after.heap - before.heap) / limit / 1024).toFixed(1)} | ${ms.toFixed(0)} | ${longest?.toFixed(1) ?? '-'} |`)
+        for (const response of responses) response.destroy()
+        agent.destroy()
+      })
+    }
+  }
+}
+
+if (wanted('W8')) {
+  console.log('\n| W8 500 × 4 calls of 200 ms | wall ms | p50 ms | p99 ms | CPU µs/call |\n|---|---|---|---|---|')
+  const modernHeaders = { accept: BOTH, 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'tools/call', 'mcp-name': 'slow' }
+  const body = JSON.stringify({ jsonrpc: '2.0', id: '$id', method: 'tools/call', params: { name: 'slow', arguments: {}, _meta: META } })
+  const generator = new Child('./load.js')
+  const targets = [
+    { name: 'bare Fastify', file: './servers/fastify.js', path: '/slow', headers: { accept: BOTH } },
+    { name: 'cloudg-mcp', file: OURS, path: '/mcp', headers: { ...modernHeaders, ...ownHeaders } },
+    { name: 'official v2', file: V2, path: '/mcp', headers: modernHeaders },
+    { name: 'tmcp', file: './servers/tmcp.js', path: '/mcp', headers: modernHeaders }
+  ]
+  for (const target of targets) {
+    await withServer(target, async (child, port) => {
+      const job = { port, path: target.path, headers: target.headers, body, expect: 'done' }
+      await generator.load({ ...job, connections: 50, requests: 200 })
+      const before = await child.cpu()
+      const { ms, p50, p99, requests, bad } = await generator.load({ ...job, connections: 500, requests: 2000 })
+      const cpu = (await child.cpu() - before) / requests
+      if (bad > 0) throw new Error(`${target.name}: ${bad} bad answers`)
+      console.log(`| ${target.name} | ${ms.toFixed(0)} | ${p50.toFixed(0)} | ${p99.toFixed(0)} | ${cpu.toFixed(0)} |`)
+    })
+  }
+  await generator.end()
+}
+process.exit(0)
