@@ -73,6 +73,18 @@ export function identityOf (who: Principal): string {
   return who.identity ?? who.id
 }
 
+// Node's timers know no more.
+const MAX_DELAY = 2 ** 31 - 1
+const noop = (): void => {}
+
+/** Calls back when the caller's credentials end. What is returned takes that back. */
+export function atExpiry ({ expiresAt }: Principal, callback: () => void): () => void {
+  const left = expiresAt === undefined ? Infinity : expiresAt - Date.now()
+  if (left > MAX_DELAY) return noop
+  const timer = setTimeout(callback, left).unref()
+  return () => clearTimeout(timer)
+}
+
 /** Order: the authenticator's principal, an access token, the local user on stdio and in memory, anonymous. */
 export function defaultResolver (info: RequestInfo): Principal {
   if (info.principal) return info.principal

@@ -39,6 +39,8 @@ export interface OAuthOptions {
    * @default the subject, with the role `default` and its scopes as roles
    */
   principal?: (claims: Readonly<Record<string, unknown>>) => Principal | PrincipalSpec | undefined | Promise<Principal | PrincipalSpec | undefined>
+  /** End a caller's open streams (`GET`, `subscriptions/listen`) when its token expires. @default true */
+  expireStreams?: boolean
   /** ms for which a verified token is not verified again; its own expiry comes first. @default 300000, with introspection 60000 */
   cacheTtl?: number
   /** ms for one answer of the issuer. @default 5000 */
@@ -68,6 +70,7 @@ const schema = z.strictObject({
   clockTolerance: milliseconds.default(30_000),
   scopesSupported: scopes.optional(),
   principal: fn.optional(),
+  expireStreams: z.boolean().default(true),
   cacheTtl: milliseconds.optional(),
   timeout: milliseconds.default(5000),
   allowHttp: z.boolean().default(false),
@@ -83,6 +86,7 @@ export interface Issuer {
   /** ms */
   readonly clockTolerance: number
   readonly cacheTtl: number
+  readonly expireStreams: boolean
   /** It is asked about tokens; they need not be readable here. */
   readonly introspects: boolean
   readonly principal: OAuthOptions['principal']
@@ -117,6 +121,7 @@ export function createIssuer (given: OAuthOptions): Issuer {
     scopesSupported,
     clockTolerance,
     cacheTtl,
+    expireStreams: options.expireStreams,
     introspects: introspection !== undefined,
     principal: options.principal,
     verify: (token, jwt, audiences, now) => {

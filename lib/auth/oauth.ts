@@ -124,7 +124,7 @@ export class OAuthAuth implements Authenticator {
     if (who === undefined) return this.#refuse(NOBODY, key, now)
     const missing = issuer.requiredScopes.some((scope) => !who.scopes!.has(scope))
     const outcome = missing ? insufficientScope(issuer.requiredScopes) : who
-    this.#verified.set(key, outcome, Math.min(who.expiresAt ?? Infinity, now + issuer.cacheTtl))
+    this.#verified.set(key, outcome, Math.min(expiryOf(verdict.claims, issuer) ?? Infinity, now + issuer.cacheTtl))
     return outcome
   }
 
@@ -174,7 +174,13 @@ function text (...values: unknown[]): string | undefined {
   return values.find((one): one is string => typeof one === 'string' && one !== '')
 }
 
-async function toPrincipal (claims: Claims, { issuer, clockTolerance, principal: map }: Issuer): Promise<Principal | undefined> {
+/** ms since the epoch */
+function expiryOf ({ exp }: Claims, { clockTolerance }: Issuer): number | undefined {
+  return typeof exp === 'number' ? exp * 1000 + clockTolerance : undefined
+}
+
+async function toPrincipal (claims: Claims, from: Issuer): Promise<Principal | undefined> {
+  const { issuer, principal: map, expireStreams } = from
   const subject = text(claims.sub)
   const client = text(claims.client_id, claims.azp, claims.cid)
   const id = subject ?? client
@@ -184,10 +190,11 @@ async function toPrincipal (claims: Claims, { issuer, clockTolerance, principal:
     ? { id, roles: [DEFAULT_ROLE, ...scopes], attributes: { auth: 'oauth', issuer, ...(client !== undefined && { client }), scopes } }
     : await map(claims)
   if (mapped === undefined || mapped === null) return undefined
+  const expiresAt = expireStreams ? expiryOf(claims, from) : undefined
   return Object.freeze({
     ...principal({ ...mapped, scopes: mapped.scopes ?? scopes } as Parameters<typeof principal>[0]),
     identity: JSON.stringify([issuer, subject ?? null, client ?? null]),
-    ...(typeof claims.exp === 'number' && { expiresAt: claims.exp * 1000 + clockTolerance })
+    ...(expiresAt !== undefined && { expiresAt })
   })
 }
 

@@ -5,6 +5,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { RpcFailure } from '../jsonrpc.js'
 import { isRequest } from '../jsonrpc.js'
 import type { RequestInfo } from '../principal.js'
+import { atExpiry } from '../principal.js'
 import { isStreaming } from '../protocol/methods/table.js'
 import type { ProtocolServer } from '../protocol/server.js'
 import type { Session } from '../protocol/session.js'
@@ -73,7 +74,11 @@ export function createEndpoint (server: ProtocolServer, sessions: SessionTable, 
       if (keepAlive.size >= maxStreams) return refuse(reply, refusals.tooManyStreams)
       const stream = await sessions.openStream(live, header(request, HEADER.lastEventId))
       if (stream === undefined) return refuse(reply, refusals.streamOpen)
-      reply.raw.once('close', () => stream.destroy())
+      const keep = atExpiry(mcpOf(request).principal, () => stream.finish())
+      reply.raw.once('close', () => {
+        keep()
+        stream.destroy()
+      })
       return reply.headers(SSE_HEADERS).send(stream)
     } finally {
       live.release()

@@ -1,9 +1,10 @@
 // subscriptions/listen (2026): an acknowledgement, then one notification per change, each tagged with the request's id,
-// until the client leaves, cancels, or the server ends all listens with their final result.
+// until the client leaves, cancels, or the server ends it with its final result: when it closes, or the caller's credentials end.
 
 import type { Change } from '../../backplane/index.js'
 import type { Params, Result } from '../../jsonrpc.js'
 import { codes, isObject, RpcError } from '../../jsonrpc.js'
+import { atExpiry } from '../../principal.js'
 import type { Call } from '../call.js'
 import { changeNotification, Subscriber } from '../changes.js'
 import { META } from '../era.js'
@@ -40,11 +41,13 @@ export async function listen (call: Call, params: Params): Promise<Result> {
   await new Promise<void>((resolve, reject) => {
     const subscriber = new Subscriber(wants(filter), (change) => call.notify(changeNotification(change, meta)), () => changes.warnOverflow())
     const entry = { subscriber, close: () => done(resolve) }
+    const keep = atExpiry(call.principal, () => entry.close())
     const done = (settle: () => void): void => {
+      keep()
       changes.removeListen(entry)
       settle()
     }
-    if (!changes.addListen(entry)) return reject(new RpcError(codes.internalError, 'Subscription limit reached'))
+    if (!changes.addListen(entry)) return done(() => reject(new RpcError(codes.internalError, 'Subscription limit reached')))
     call.onEnd = () => done(resolve)
     void call.notify({ jsonrpc: '2.0', method: 'notifications/subscriptions/acknowledged', params: { notifications: filter, _meta: meta } })
   })
