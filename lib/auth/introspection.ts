@@ -31,6 +31,7 @@ export async function introspect (token: string, rules: IntrospectionRules, audi
   try {
     claims = await ask(token, access, introspection)
   } catch (error) {
+    if (error instanceof oauth.ResponseBodyError && error.error === 'unsupported_token_type') return INACTIVE
     const { message, cause } = error as Error
     return unavailable(`the introspection endpoint does not answer: ${cause instanceof Error ? `${message}: ${cause.message}` : message}`)
   }
