@@ -90,47 +90,49 @@ export function notification (method: string, params?: Params): RpcNotification 
   return params === undefined ? { jsonrpc: '2.0', method } : { jsonrpc: '2.0', method, params }
 }
 
-// A result or notification that goes out more than once is turned into text once (list pages, fan-out).
-const encoded = new WeakMap<object, Encoded>()
-interface Encoded { text: string, once?: true, bytes?: Buffer }
+// What goes out more than once is turned into text once: list pages, and changes that many are told of.
+const remembered = new WeakMap<object, Text>()
+interface Text { readonly json: string, bytes?: Buffer }
 
 /** Remembers the JSON text of `value`, which must not change after this. */
 export function remember<T extends object> (value: T): T {
-  encoded.set(value, { text: JSON.stringify(value) })
+  remembered.set(value, { json: JSON.stringify(value) })
   return value
 }
 
+// The text of a reply's result. On the reply itself: a WeakMap with an entry per request is dear to the garbage collector.
+const resultText = Symbol('text of the result')
+
 /**
- * Turns a result into text early, where a failure can still be answered; {@link encode} takes it from there.
+ * The reply to a request that succeeded. Its result is turned into text here, where a failure can still be answered.
  * @throws where JSON cannot hold what an application put into it: a BigInt, a circle
  */
-export function prepare (result: Result): void {
-  if (!encoded.has(result)) encoded.set(result, { text: JSON.stringify(result), once: true })
+export function success (id: RequestId, result: Result): RpcResult {
+  const reply: RpcResult = { jsonrpc: '2.0', id, result }
+  return Object.defineProperty(reply, resultText, { value: remembered.get(result) ?? { json: JSON.stringify(result) } })
 }
 
-/** JSON text of a message; a remembered result is spliced in, not serialised again. */
+function head (id: RequestId): string {
+  return `{"jsonrpc":"2.0","id":${typeof id === 'number' ? id : JSON.stringify(id)},"result":`
+}
+
+/** JSON text of a message. */
 export function encode (message: object): string {
-  const known = encoded.get(message)
-  if (known !== undefined) return known.text
-  const { id, result } = message as RpcResult
-  if (result !== undefined && typeof result === 'object' && result !== null) {
-    const text = encoded.get(result)?.text ?? JSON.stringify(result)
-    return `{"jsonrpc":"2.0","id":${typeof id === 'number' ? id : JSON.stringify(id)},"result":${text}}`
-  }
-  return JSON.stringify(message)
+  const text: Text | undefined = (message as any)[resultText]
+  if (text !== undefined) return `${head((message as RpcResult).id)}${text.json}}`
+  return remembered.get(message)?.json ?? JSON.stringify(message)
 }
 
 /** Like {@link encode}, as bytes where the result is remembered: a long list is copied, not encoded. */
 export function encodeBytes (message: object): string | Buffer {
-  const { id, result } = message as RpcResult
-  const known = result === undefined || result === null ? undefined : encoded.get(result)
-  if (known === undefined || known.once === true) return encode(message)
-  const bytes = known.bytes ??= Buffer.from(known.text)
-  const head = `{"jsonrpc":"2.0","id":${typeof id === 'number' ? id : JSON.stringify(id)},"result":`
-  const start = Buffer.byteLength(head)
-  const out = Buffer.allocUnsafe(start + bytes.length + 1)
-  out.write(head)
-  bytes.copy(out, start)
+  const text: Text | undefined = (message as any)[resultText]
+  if (text === undefined || remembered.get((message as RpcResult).result) !== text) return encode(message)
+  text.bytes ??= Buffer.from(text.json)
+  const start = head((message as RpcResult).id)
+  const length = Buffer.byteLength(start)
+  const out = Buffer.allocUnsafe(length + text.bytes.length + 1)
+  out.write(start)
+  text.bytes.copy(out, length)
   out[out.length - 1] = 0x7d // }
   return out
 }

@@ -3,7 +3,7 @@
 
 import type { SessionRecord, SessionUpdate } from '../backplane/index.js'
 import type { Params, Reply, RequestId, Result } from '../jsonrpc.js'
-import { codes, failure, isObject, isRequestId, prepare, replyId, RpcError } from '../jsonrpc.js'
+import { codes, failure, isObject, isRequestId, replyId, RpcError, success } from '../jsonrpc.js'
 import type { Principal, RequestInfo, TransportKind } from '../principal.js'
 import { identityOf } from '../principal.js'
 import type { HandshakeVersion, Version } from '../revisions.js'
@@ -217,9 +217,9 @@ export class Session {
       if (exchange.signal !== undefined) abortWith(call, exchange.signal)
       const result = await this.#outcome(call, implementation(call, params))
       if (call.cancelled) return undefined
-      prepare(result)
+      const reply = success(id, result)
       if (method === 'initialize') this.#initialized = true
-      return { jsonrpc: '2.0', id, result }
+      return reply
     } catch (error) {
       if (call?.cancelled) return undefined
       if (isCrash(error)) this.server.log.error({ err: error, method }, 'a request failed')
