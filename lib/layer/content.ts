@@ -60,7 +60,21 @@ function pretty (value: unknown): string {
 }
 
 function capped (value: string, max: number): string {
-  return value.length > max ? value.slice(0, max) + TRUNCATED : value
+  if (value.length <= max) return value
+  // Half of a pair is no character.
+  const end = value.charCodeAt(max - 1) >>> 10 === 0x36 ? max - 1 : max
+  return value.slice(0, end) + TRUNCATED
+}
+
+/** What a value is in JSON: of a date or a URL, what it says itself. */
+function inJson (value: unknown): unknown {
+  if (typeof value === 'function' || typeof value === 'symbol') throw new TypeError(`A handler returned a ${typeof value}, which has no JSON`)
+  return isObject(value) && typeof value.toJSON === 'function' ? value.toJSON() : value
+}
+
+/** The text that goes with structured content. */
+export function mirror (structured: unknown, max: number): TextContent {
+  return text(capped(pretty(structured), max))
 }
 
 /** A return value that already is a result, or content of one; nothing when it is a natural value. */
@@ -74,15 +88,17 @@ export function asToolResult (value: unknown): ToolResult | undefined {
 
 /**
  * A natural return value as a tool result: text for people and models, structured content for programs.
+ * @throws TypeError for a value that has no JSON
  * @param structured the tool declares an output schema: the value itself is the structured content, of whatever type
  * @param max characters of text that are kept
  */
-export function naturalResult (value: unknown, structured: boolean, max: number): ToolResult {
+export function naturalResult (given: unknown, structured: boolean, max: number): ToolResult {
+  const value = inJson(given)
   if (value === undefined) return { content: [], isError: false }
   const said = typeof value === 'string'
   if (said && !structured) return { content: [text(capped(value, max))], isError: false }
   const shown = structured || isObject(value) ? value : { result: value }
-  return { content: [text(capped(said ? value : pretty(shown), max))], isError: false, structuredContent: shown }
+  return { content: [said ? text(capped(value, max)) : mirror(shown, max)], isError: false, structuredContent: shown }
 }
 
 const magics: [number[], string][] = [
@@ -109,7 +125,7 @@ export function toResourceContents (value: unknown, uri: string, mimeType: strin
   if (value instanceof Uint8Array) {
     return [{ uri, mimeType, blob: Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString('base64') }]
   }
-  return [{ uri, mimeType, text: pretty(value ?? null) }]
+  return [{ uri, mimeType, text: pretty(inJson(value) ?? null) }]
 }
 
 function isPromptMessage (value: unknown): value is PromptMessage {
@@ -124,7 +140,7 @@ export function toPromptResult (value: unknown, description: string | undefined)
   const messages = said.map((one): PromptMessage => {
     if (isPromptMessage(one)) return one
     if (isContentBlock(one)) return { role: 'user', content: one }
-    return { role: 'user', content: text(typeof one === 'string' ? one : pretty(one ?? '')) }
+    return { role: 'user', content: text(typeof one === 'string' ? one : pretty(inJson(one) ?? '')) }
   })
   return description === undefined ? { messages } : { messages, description }
 }

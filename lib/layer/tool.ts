@@ -4,7 +4,7 @@ import { performance } from 'node:perf_hooks'
 import { InvalidNameError } from '../errors.js'
 import type { AccessRules } from './access.js'
 import type { ContentBlock, ToolResult } from './content.js'
-import { asToolResult, naturalResult } from './content.js'
+import { asToolResult, mirror, naturalResult } from './content.js'
 import type { AnswersOf, InputRequired, Inputs } from './ask.js'
 import { isInputRequired } from './ask.js'
 import type { Context } from './context.js'
@@ -40,8 +40,10 @@ export interface ToolSpec<I extends SchemaInput | undefined = any, O extends Sch
   _meta?: Record<string, unknown>
 }
 
-type Wide<O> = [O] extends [SchemaInput] ? (unknown extends O ? unknown : InferOutput<O> | ToolResult | InputRequired | ContentBlock | ContentBlock[]) : unknown
-export type ToolReturn<O> = Wide<O> | Promise<Wide<O>>
+// What a handler may always return is spelled out, so that literals in it have a type before the schemas are known.
+type Returned<O> = ToolResult | InputRequired | ContentBlock | ContentBlock[] | Natural<O>
+type Natural<O> = [O] extends [never] ? unknown : [O] extends [SchemaInput] ? (unknown extends O ? unknown : InferOutput<O>) : unknown
+export type ToolReturn<O> = Returned<O> | Promise<Returned<O>>
 export type ToolHandler<I = any, O = any, Q = any> = (args: InferInput<I>, ctx: Context, inputs: AnswersOf<Q>) => ToolReturn<O>
 
 /** A tool as lists show it. */
@@ -105,6 +107,9 @@ export function defineTool (name: string, exposed: string, spec: ToolSpec, handl
   }
 }
 
+// What a timer can hold: 24 days. Beyond it Node's fires at once.
+const MAX_TIMEOUT = 2 ** 31 - 1
+
 export interface RunLimits { timeout: number, maxOutputChars: number }
 
 /** Checks the arguments, runs the handler under its timeout, and makes the result. */
@@ -113,9 +118,10 @@ export async function runTool (tool: Tool, args: Record<string, unknown>, ctx: C
   const checked = checking instanceof Promise ? await checking : checking
   if (!checked.ok) throw new InvalidArgumentsError(checked.issues)
   const timeout = tool.spec.timeout ?? limits.timeout
+  const limited = timeout > 0 && timeout <= MAX_TIMEOUT
   const answers = tool.spec.inputs === undefined ? {} : await askAll(tool.spec.inputs, checked.value, ctx)
   const running: unknown = tool.handler(checked.value, ctx, answers)
-  const value = running instanceof Promise ? await (timeout > 0 ? within(timeout, running, tool.definition.name, ctx) : running) : await running
+  const value = running instanceof Promise ? await (limited ? within(timeout, running, tool.definition.name, ctx) : running) : await running
   if (isInputRequired(value)) return value
   const whole = asToolResult(value)
   const isError = whole?.isError ?? false
@@ -128,7 +134,11 @@ export async function runTool (tool: Tool, args: Record<string, unknown>, ctx: C
   const made: ToolResult = { ...result, content: links === undefined ? result.content : [...result.content, ...links], isError }
   if (whole !== undefined && tool.output !== undefined) {
     if (isError) delete made.structuredContent
-    else if (checkable) made.structuredContent = structured
+    else if (checkable) {
+      made.structuredContent = structured
+      // Clients that know no structured content read the text.
+      if (made.content.length === 0) made.content = [mirror(structured, limits.maxOutputChars)]
+    }
   }
   made._meta = { ...result._meta, 'cloudg/duration_ms': result._meta?.['cloudg/duration_ms'] ?? Math.round(performance.now() - started) }
   return made
