@@ -34,7 +34,8 @@ function protocolError (error: unknown): RpcError | undefined {
 export function toolFailure (error: unknown, tool: string, exposeErrors: boolean): ToolResult {
   const known = protocolError(error)
   if (known !== undefined) throw known
-  if (error instanceof UnknownPrimitiveError) throw new RpcError(codes.invalidParams, error.message, error.data)
+  // A resource that the tool did not find is its own affair.
+  if (error instanceof UnknownPrimitiveError && error.kind === 'tool') throw new RpcError(codes.invalidParams, error.message, error.data)
   const [message, code, data] = error instanceof LayerError
     ? [error.message, codeOf(error), error.data]
     : [`Error executing tool ${tool}${exposed(error, exposeErrors)}`, 'handler_error', undefined]

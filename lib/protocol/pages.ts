@@ -36,6 +36,8 @@ export class Pages {
   readonly #server: ProtocolServer
   readonly #pageSize: number
   readonly #cache = new Map<string, Result>()
+  /** Counts the changes: what began to be made before one is not kept after it. */
+  #edition = 0
 
   constructor (server: ProtocolServer, pageSize: number) {
     this.#server = server
@@ -44,6 +46,7 @@ export class Pages {
 
   /** The registry has changed: every page may be another one. */
   clear (): void {
+    this.#edition++
     this.#cache.clear()
   }
 
@@ -55,8 +58,9 @@ export class Pages {
     const key = `${kind} ${protocolVersion} ${offset} ${view}`
     const known = view === undefined ? undefined : this.#cache.get(key)
     if (known !== undefined) return known
+    const edition = this.#edition
     const page = this.#make(kind, call, await layer.list(kind, principal, call), offset)
-    if (view === undefined || layer.viewOf(principal) !== view) return page
+    if (view === undefined || edition !== this.#edition || layer.viewOf(principal) !== view) return page
     if (this.#cache.size >= MAX_CACHED) this.#cache.delete(this.#cache.keys().next().value!)
     this.#cache.set(key, remember(page))
     return page

@@ -11,7 +11,7 @@ import {
 } from '../../lib/layer/index.js'
 import type { AppLayer, AuditRecord, CallPort, Middleware, Principal, Rate } from '../../lib/layer/index.js'
 import { modern, request } from '../kit.js'
-import { connect, connectAt, settled } from '../protocol/connection.js'
+import { connect, connectAt, settled, stayAlive } from '../protocol/connection.js'
 
 const READ = { readOnlyHint: true, idempotentHint: true }
 const alice = principal({ id: 'alice' })
@@ -102,6 +102,7 @@ const again: Middleware = async (_info, next) => {
 }
 
 t.test('a middleware that calls next again after a timeout starts a run of its own: a fresh signal, and no links of the first', async (t) => {
+  stayAlive(t)
   const layer = layerWith(again)
   const signals: AbortSignal[] = []
   const late: boolean[] = []
@@ -478,6 +479,7 @@ function waits (): { waited: number[], wait: (ms: number) => Promise<void> } {
 }
 
 t.test('MW-05 retry: a tool that times out runs again, and its result says so', async (t) => {
+  stayAlive(t)
   const { waited, wait } = waits()
   const layer = layerWith(retry({ wait }))
   let runs = 0
@@ -642,6 +644,7 @@ t.test('audit: every way in which a call can end has its word, and no message is
 })
 
 t.test('audit: a cancelled call is written down as that, one that timed out is not', async (t) => {
+  stayAlive(t)
   const { stream, lines } = memory()
   const layer = layerWith(audit({ stream }))
   const started = gate()

@@ -52,3 +52,9 @@ export async function shakeHands ({ handle }: Pick<Connection, 'handle'>, versio
 export async function settled (): Promise<void> {
   for (let turn = 0; turn < 5; turn++) await new Promise(setImmediate)
 }
+
+/** The timers of the product hold no process; while a test waits for one, something has to. */
+export function stayAlive (t: { teardown: (run: () => void) => void }): void {
+  const timer = setInterval(() => {}, 60_000)
+  t.teardown(() => clearInterval(timer))
+}
