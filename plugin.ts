@@ -2,16 +2,15 @@
 // Options in, a mounted endpoint out. Everything is registered in a scope of its own: the host's other routes, parsers,
 // hooks and error handlers stay what they are.
 
-import cors from '@fastify/cors'
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest, RequestPayload } from 'fastify'
 import fp from 'fastify-plugin'
 import { Readable } from 'node:stream'
 import { bearerHook } from './lib/http/checks/bearer.js'
 import type { BearerOptions } from './lib/http/checks/bearer.js'
+import { corsHook } from './lib/http/checks/cors.js'
 import { guardHook } from './lib/http/checks/guard.js'
 import { ladderHook } from './lib/http/checks/ladder.js'
 import { checkNegotiate } from './lib/http/checks/negotiate.js'
-import { originMatcher } from './lib/http/checks/patterns.js'
 import { scopesHook } from './lib/http/checks/scopes.js'
 import { createEndpoint } from './lib/http/endpoint.js'
 import { ProtectedResource } from './lib/http/oauth.js'
@@ -31,7 +30,6 @@ import { ProtocolServer } from './lib/protocol/server.js'
 
 // A stream outlives any deadline that the host sets for its handlers.
 const NO_TIMEOUT = 2 ** 31 - 1
-const EXPOSED = ['Mcp-Session-Id', 'MCP-Protocol-Version', 'WWW-Authenticate', 'Retry-After']
 
 const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (app, given) {
   const options = normalizeOptions(given)
@@ -55,8 +53,8 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
 
     // The order in which a request is checked. The first check that fails answers.
     scope.addHook('onRequest', guard)
+    if (options.corsOrigins.length > 0) scope.addHook('onRequest', corsHook(options.corsOrigins))
     if (options.healthPath !== false) mountHealth(scope, options.healthPath)
-    if (options.corsOrigins.length > 0) await mountCors(scope, options.corsOrigins)
 
     const bearerFor = (path: string, more: Partial<BearerOptions> = {}): BearerOptions => ({
       server,
@@ -132,18 +130,6 @@ async function parseBody (request: FastifyRequest, body: Buffer): Promise<unknow
 function mountHealth (scope: FastifyInstance, path: string): void {
   if (scope.hasRoute({ method: 'GET', url: scope.prefix + path })) return
   scope.get(path, { schema: { hide: true } as object, exposeHeadRoute: false, logLevel: 'warn' }, async (_request, reply) => jsonReply(reply).send('{"status":"ok"}'))
-}
-
-/** Pages of these origins may read answers. Preflights are answered after the guard and before anybody is asked who they are. */
-async function mountCors (scope: FastifyInstance, origins: readonly string[]): Promise<void> {
-  const allowed = originMatcher(origins)
-  await scope.register(cors, {
-    origin: (origin, done) => done(null, origin !== undefined && allowed(origin)),
-    methods: ['GET', 'POST', 'DELETE', 'OPTIONS'],
-    exposedHeaders: EXPOSED,
-    maxAge: 600,
-    strictPreflight: false
-  })
 }
 
 declare module 'fastify' {

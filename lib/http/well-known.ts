@@ -3,6 +3,7 @@
 // paths answer for themselves in any case: as JSON, and without authentication.
 
 import type { FastifyInstance, FastifyReply, FastifyRequest, onRequestHookHandler } from 'fastify'
+import { allowReading, answerPreflight } from './checks/cors.js'
 import { originMatcher } from './checks/patterns.js'
 import type { ProtectedResource } from './oauth.js'
 import { DOCUMENT } from './oauth.js'
@@ -40,7 +41,7 @@ export function mountWellKnown (app: FastifyInstance, scope: FastifyInstance, mo
     if (local === '') continue
     const path = local.slice(scope.prefix.length)
     const own = async (request: FastifyRequest, reply: FastifyReply) => answer(request, reply, known, resource)
-    scope.get(path + DOCUMENTS, hidden, own)
+    scope.route({ method: ['GET', 'OPTIONS'], url: path + DOCUMENTS, handler: own, ...hidden })
   }
 
   const root = rootOf(app)
@@ -78,28 +79,13 @@ function find (all: readonly Known[], request: FastifyRequest): [mount?: Known, 
 }
 
 function answer (request: FastifyRequest, reply: FastifyReply, mount?: Known, resource?: ProtectedResource): FastifyReply {
-  // In the scope of the plugin CORS is taken care of.
-  if (mount !== undefined && reply.getHeader('access-control-allow-origin') === undefined) allowReading(request, reply, mount)
+  // Pages of the origins that may read answers may read what leads to them.
+  const preflight = mount !== undefined && mount.corsOrigins.length > 0 && allowReading(request, reply, mount.readable, 'GET, OPTIONS')
   const { mcpDocument } = request.params as { mcpDocument: string }
   const exists = resource?.metadata !== undefined && DOCUMENT.endsWith(`/${mcpDocument}`)
-  if (request.method === 'OPTIONS') return exists && reply.hasHeader('access-control-allow-origin') ? reply.code(204).send() : refuse(reply, notAllowed('GET'))
+  if (request.method === 'OPTIONS') return exists && preflight ? answerPreflight(reply) : refuse(reply, notAllowed('GET'))
   if (!exists) return refuse(reply, refusal(404, 'Not Found'))
   const document = resource.document(request)
   if (document === undefined) return refuse(reply, refusals.unknownResource)
   return reply.header('content-type', 'application/json').header('cache-control', 'max-age=300').send(document)
-}
-
-/** Pages of the origins that may read answers may read what leads to them. */
-function allowReading (request: FastifyRequest, reply: FastifyReply, { corsOrigins, readable }: Known): void {
-  if (corsOrigins.length === 0) return
-  void reply.header('vary', 'Origin')
-  const { origin } = request.headers
-  if (origin === undefined || !readable(origin)) return
-  void reply.header('access-control-allow-origin', origin)
-  if (request.method !== 'OPTIONS') return
-  void reply.headers({
-    'access-control-allow-methods': 'GET, OPTIONS',
-    'access-control-allow-headers': request.headers['access-control-request-headers'] ?? '*',
-    'access-control-max-age': '600'
-  })
 }

@@ -2,12 +2,12 @@
 // at a time, and checks of whole answers. What is opened here is closed with the test.
 
 import { Agent, request as httpRequest } from 'node:http'
-import type { ClientRequest, IncomingHttpHeaders, IncomingMessage } from 'node:http'
+import type { ClientRequest, IncomingHttpHeaders, IncomingMessage, Server } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { connect } from 'node:net'
 import { createParser } from 'eventsource-parser'
 import Fastify from 'fastify'
-import type { FastifyInstance, FastifyServerOptions } from 'fastify'
+import type { FastifyHttpOptions, FastifyInstance } from 'fastify'
 import type { Test } from 'tap'
 import cloudgMcp from '../../plugin.js'
 import type { CloudgMcpOptions } from '../../plugin.js'
@@ -26,7 +26,7 @@ export interface Served extends Kit { app: FastifyInstance, port: number, origin
 export type Target = Pick<Served, 'port' | 'url'>
 
 /** An app with the plugin and the kit's layer, listening on a free loopback port. */
-export async function serve (t: Test, options: CloudgMcpOptions = {}, host: FastifyServerOptions = {}, bind = '127.0.0.1'): Promise<Served> {
+export async function serve (t: Test, options: CloudgMcpOptions = {}, host: FastifyHttpOptions<Server> = {}, bind = '127.0.0.1'): Promise<Served> {
   const kit = createKit()
   const app = Fastify(host)
   await app.register(cloudgMcp, { layer: kit.layer, ...options })
