@@ -100,11 +100,11 @@ export function handleError (error: FastifyError | RefusalError, request: Fastif
     refuse(reply, ours)
     return
   }
-  const status = error.statusCode ?? 500
+  const { statusCode: status = 500 } = error
   if (status >= 400 && status < 500) {
     refuse(reply, refusal(status, error.message))
   } else {
     request.log.error({ err: error }, 'an MCP request failed')
-    refuse(reply, status === 503 ? refusal(503, 'Service Unavailable', { code: codes.internalError }) : { ...refusals.internal, status })
+    refuse(reply, status === 503 ? refusal(503, 'Service Unavailable', { code: codes.internalError }) : { ...refusals.internal, status: Math.max(status, 500) })
   }
 }

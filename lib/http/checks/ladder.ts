@@ -108,7 +108,8 @@ function compareParam (request: FastifyRequest, declared: HeaderParam, args: unk
   if (!sameValue(decoded, argument)) throw mismatch(`${name} header does not match the request body's argument`)
 }
 
+/** Of an object or an array there is no header. */
 function sameValue (text: string, value: unknown): boolean {
   if (typeof value === 'number') return /^-?\d+(?:\.\d+)?$/.test(text) && Number(text) === value
-  return text === String(value)
+  return text === value || (typeof value === 'boolean' && text === String(value))
 }
