@@ -236,13 +236,13 @@ t.test('HS-14 GET for somebody who does not read events', async (t) => {
 t.test('HS-15 a session that nobody uses ends; a stream or a call in flight is use', async (t) => {
   const backplane = memoryBackplane()
   t.teardown(() => backplane.close())
-  const app = await serve(t, { sessionIdleTimeout: 100, backplane })
+  const app = await serve(t, { sessionIdleTimeout: 400, backplane })
   const [idle, streaming, calling] = await Promise.all([handshake(app), handshake(app), handshake(app)])
+  t.equal(await backplane.countSessions(), 3)
   const stream = await streaming.get()
   const running = app.entered('sleepy')
   const waiting = await postStream(app, call('sleepy'), calling.headers as Record<string, string>)
   const { signal } = await running
-  t.equal(await backplane.countSessions(), 3)
   await eventually(async () => await backplane.countSessions() === 2)
   await gone(t, idle)
   await alive(t, streaming)
