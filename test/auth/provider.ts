@@ -42,7 +42,8 @@ export async function startProvider (t: Test, opaque: (resource: string) => bool
       }
     }
   })
-  server.on('request', provider.callback())
+  const serve = provider.callback()
+  server.on('request', (request, response) => { void serve(request, response) })
   t.teardown(() => {
     server.closeAllConnections()
     server.close()

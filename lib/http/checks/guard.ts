@@ -8,6 +8,7 @@ import type { Refusal } from '../refusal.js'
 import { refusal, refusals, refuse } from '../refusal.js'
 import { beginRequest, mcpOf } from '../request.js'
 import { hostMatcher, originMatcher, parseHost } from './patterns.js'
+import { selfCheck } from './self-check.js'
 
 export interface GuardOptions {
   /** Host patterns. @default the loopback names on a loopback bind, none checked elsewhere */
@@ -100,6 +101,7 @@ function isMisdirected (target: string, host: string | undefined): boolean {
 export function guardHook (app: FastifyInstance, options: GuardOptions) {
   let guard: Guard | undefined
   let warned = false
+  const checkSelf = selfCheck(options)
 
   function current (request: FastifyRequest): Guard {
     if (guard !== undefined) return guard
@@ -120,6 +122,7 @@ export function guardHook (app: FastifyInstance, options: GuardOptions) {
     const host = headerValue(headers, 'host', repeated) ?? headers[':authority'] as string | undefined
     const origin = headerValue(headers, 'origin', repeated)
     let refused = repeated === undefined ? undefined : conflicting(repeated)
+    checkSelf(request, host)
     const guard = current(request)
     refused ??= isMisdirected(request.raw.url!, host) ? refusals.invalidHost : guard.check(host, origin)
     // A proxy that Fastify trusts names the host that the client used: it has to pass too, never instead.
