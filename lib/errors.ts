@@ -30,3 +30,11 @@ export const InvalidTemplateError = createError<'CLOUDG_MCP_ERR_INVALID_TEMPLATE
 /** A path that leaves the directory it was to stay in. The path itself is not repeated: it came from a caller. */
 export const UnsafePathError = createError<'CLOUDG_MCP_ERR_UNSAFE_PATH', 500, [reason: string]>(
   'CLOUDG_MCP_ERR_UNSAFE_PATH', 'Unsafe path: %s', 500)
+
+/** Something was given as an MCP server of another kind that is none that is known. The message says what it is and what is supported. */
+export const UnsupportedServerError = createError<'CLOUDG_MCP_ERR_UNSUPPORTED_SERVER', 500, [message: string]>(
+  'CLOUDG_MCP_ERR_UNSUPPORTED_SERVER', '%s', 500)
+
+/** What the processes share cannot be reached: at the start, or while a request needed it. */
+export const BackplaneUnavailableError = createError<'CLOUDG_MCP_ERR_BACKPLANE_UNAVAILABLE', 503, [why: string]>(
+  'CLOUDG_MCP_ERR_BACKPLANE_UNAVAILABLE', 'The backplane cannot be reached: %s', 503)
