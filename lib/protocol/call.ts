@@ -98,17 +98,21 @@ export class Call implements CallPort {
     if (this.#ended) return undefined
     const { sink } = this.#exchange
     try {
-      return sink === undefined ? this.session.send(message) : sink(message)
+      const room = sink === undefined ? this.session.send(message) : sink(message)
+      return room === undefined ? undefined : room.catch(this.#unsent)
     } catch (error) {
-      // Log data that JSON cannot hold: handlers do not wait for a log message, so nobody could catch this.
-      this.log.error({ err: error }, 'a notification could not be sent')
-      return undefined
+      return this.#unsent(error)
     }
+  }
+
+  // Log data that JSON cannot hold, a pipe that broke: handlers do not wait for a log message, so nobody could catch this.
+  readonly #unsent = (error: unknown): void => {
+    this.log.error({ err: error }, 'a notification could not be sent')
   }
 
   async progress (progress: number, total?: number, message?: string): Promise<void> {
     const token = this.params._meta?.progressToken
-    if (!isRequestId(token) || !Number.isFinite(progress)) return
+    if (this.cancelled || !isRequestId(token) || !Number.isFinite(progress)) return
     if (this.#progress !== undefined && progress <= this.#progress) return
     this.#progress = progress
     await this.notify({
@@ -126,7 +130,7 @@ export class Call implements CallPort {
   async notifyLog (level: string, data: unknown, logger = this.server.layer.info.name): Promise<void> {
     const threshold = this.envelope === undefined ? this.session.record.logLevel : thresholdOf(this.envelope.logLevel)
     const said = toLevel(level)
-    if (threshold === undefined || !reaches(said, threshold)) return
+    if (this.cancelled || threshold === undefined || !reaches(said, threshold)) return
     await this.notify({ jsonrpc: '2.0', method: 'notifications/message', params: { level: said, data: data ?? null, logger } })
   }
 

@@ -53,7 +53,7 @@ export class Subscriber {
     this.#latest = position
     if (!this.#wants(change)) return
     if (this.#pending === undefined) {
-      const room = this.#deliver(change, this.seen)
+      const room = this.#tell(change)
       if (room !== undefined) this.#wait(room)
     } else if (!this.#pending.has(keyOf(change))) {
       if (this.#pending.size < MAX_PENDING) {
@@ -83,6 +83,15 @@ export class Subscriber {
     return first?.before ?? this.#latest
   }
 
+  /** A reader that fails is its transport's affair, and nobody else's. */
+  #tell (change: Change): void | Promise<void> {
+    try {
+      return this.#deliver(change, this.seen)
+    } catch {
+      return undefined
+    }
+  }
+
   #wait (room: Promise<void>): void {
     this.#pending ??= new Map()
     room.then(() => this.#drain(), () => this.#drain())
@@ -91,7 +100,7 @@ export class Subscriber {
   #drain (): void {
     for (const [key, { change }] of this.#pending!) {
       this.#pending!.delete(key)
-      const room = this.#deliver(change, this.seen)
+      const room = this.#tell(change)
       if (room !== undefined) return this.#wait(room)
     }
     this.#pending = undefined
@@ -212,18 +221,22 @@ export class Changes {
 
   /** Changes in order, each to all readers; a few readers at once, many with turns of the event loop in between. */
   #drain (): void {
-    const next = this.#queue.shift()
-    this.#draining = next !== undefined
-    if (next === undefined) return
-    const place = { position: next.position, before: this.#told }
-    this.#told = next.position
-    this.#tellAll(next.change, place, [...this.#sessions.values(), ...Array.from(this.#listens, (listen) => listen.subscriber)], 0)
+    this.#draining = true
+    for (let next = this.#queue.shift(); next !== undefined; next = this.#queue.shift()) {
+      const place = { position: next.position, before: this.#told }
+      this.#told = next.position
+      const readers = [...this.#sessions.values(), ...Array.from(this.#listens, (listen) => listen.subscriber)]
+      if (!this.#tellAll(next.change, place, readers, 0)) return
+    }
+    this.#draining = false
   }
 
-  #tellAll (change: Change, place: Place, readers: readonly Subscriber[], from: number): void {
+  /** False when the rest is told in a later turn, and the queue after that. */
+  #tellAll (change: Change, place: Place, readers: readonly Subscriber[], from: number): boolean {
     const end = Math.min(from + BATCH, readers.length)
     for (let at = from; at < end; at++) readers[at]!.offer(change, place)
-    if (end < readers.length) setImmediate(() => this.#tellAll(change, place, readers, end))
-    else this.#drain()
+    if (end === readers.length) return true
+    setImmediate(() => { if (this.#tellAll(change, place, readers, end)) this.#drain() })
+    return false
   }
 }

@@ -19,3 +19,11 @@ export function argumentsOf (params: Params): Record<string, unknown> {
   if (!isObject(args)) throw invalidParams('arguments must be an object')
   return args
 }
+
+const MOST_QUOTED = 64
+
+/** What a caller sent, as far as a message of ours repeats it: short text and numbers; of the rest, what kind it is. */
+export function quoted (value: unknown): string {
+  if (typeof value === 'string') return `'${value.length > MOST_QUOTED ? `${value.slice(0, MOST_QUOTED)}…` : value}'`
+  return typeof value === 'object' && value !== null ? (Array.isArray(value) ? 'a list' : 'an object') : String(value)
+}

@@ -177,7 +177,7 @@ export class Session {
     if (messages.length > this.server.maxBatch) {
       return failure(null, { code: codes.invalidRequest, message: `Invalid Request: more than ${this.server.maxBatch} messages in a batch` })
     }
-    const replies = await Promise.all(messages.map((message) => isInitialize(message)
+    const replies = await Promise.all(messages.map(async (message) => isInitialize(message)
       ? failure(replyId(message), { code: codes.invalidRequest, message: 'Invalid Request: initialize must not be part of a batch' })
       : this.#single(message, exchange)))
     const answers = replies.filter((reply) => reply !== undefined)

@@ -15,7 +15,14 @@ function readRef (ref: unknown): CompletionRef {
 }
 
 function textOf (value: unknown): string {
-  return typeof value === 'string' ? value : value === undefined || value === null ? '' : typeof value === 'object' ? JSON.stringify(value) : String(value)
+  if (typeof value === 'string') return value
+  if (value === undefined || value === null) return ''
+  try {
+    return JSON.stringify(value)
+  } catch {
+    // nested deeper than the stack
+    throw invalidParams('Invalid completion argument')
+  }
 }
 
 function readKnown (context: unknown): Record<string, string> {
