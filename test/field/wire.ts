@@ -226,6 +226,12 @@ export interface Setting {
   after?: (app: FastifyInstance) => void | Promise<void>
 }
 
+/**
+ * For clients on `fetch`: it opens connections that it never uses, and Node counts those as active, so that a server waits for
+ * them when it closes.
+ */
+export const FORCE: Setting = { fastify: { forceCloseConnections: true } }
+
 /** A service with the plugin, listening; it ends with the test. */
 export async function serve (t: Test, options: CloudgMcpOptions = {}, setting: Setting = {}): Promise<Service> {
   const logs: Record<string, any>[] = []
