@@ -13,6 +13,7 @@ import { ladderHook } from './lib/http/checks/ladder.js'
 import { checkNegotiate } from './lib/http/checks/negotiate.js'
 import { scopesHook } from './lib/http/checks/scopes.js'
 import { createEndpoint } from './lib/http/endpoint.js'
+import { LegacySse } from './lib/http/legacy-sse.js'
 import { ProtectedResource } from './lib/http/oauth.js'
 import type { CloudgMcpOptions, Options } from './lib/http/options.js'
 import { normalizeOptions } from './lib/http/options.js'
@@ -39,6 +40,7 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
   const sessions = new SessionTable(server, { ...options, idleTimeout: options.sessionIdleTimeout }, keepAlive, options.resumable)
   const exchanges = new Exchanges(keepAlive)
   const endpoint = createEndpoint(server, sessions, exchanges, keepAlive, options)
+  const legacy = options.sse && new LegacySse(server, sessions, keepAlive, { ...options, ...options.sse })
   const guard = guardHook(app, options)
   const refuseMethod = async (_request: FastifyRequest, reply: FastifyReply) => refuse(reply, notAllowed(options.stateless ? ALLOW_STATELESS : ALLOW))
 
@@ -52,6 +54,7 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
     scope.addContentTypeParser('*', (_request, _payload, done) => { done(null) })
 
     // The order in which a request is checked. The first check that fails answers.
+    if (legacy) scope.addHook('onRequest', legacy.takeId)
     scope.addHook('onRequest', guard)
     if (options.corsOrigins.length > 0) scope.addHook('onRequest', corsHook(options.corsOrigins))
     if (options.healthPath !== false) mountHealth(scope, options.healthPath)
@@ -65,7 +68,10 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
       ...more
     })
     const bearer = bearerFor(options.path)
-    mountWellKnown(app, scope, { resources: [bearer.resource], guard, corsOrigins: options.corsOrigins })
+    // Clients of the old transport know the endpoint by another URL.
+    const legacyBearer = options.sse && bearerFor(options.sse.path, { transport: 'sse' })
+    const resources = [bearer.resource, ...legacyBearer ? [legacyBearer.resource] : []]
+    mountWellKnown(app, scope, { resources, guard, corsOrigins: options.corsOrigins })
 
     // Set only where the host has a deadline: Fastify arms a timer and an AbortController per request for it.
     const untimed = (app.initialConfig as { handlerTimeout?: number }).handlerTimeout ? { handlerTimeout: NO_TIMEOUT } : {}
@@ -85,6 +91,7 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
       const others = inner.supportedMethods.filter((method) => !['POST', 'GET', 'DELETE', 'OPTIONS'].includes(method))
       inner.route({ ...route, method: others, url: '/', onRequest: refuseMethod, handler: refuseMethod })
     }, { prefix: options.path })
+    if (legacyBearer) legacy?.mount(scope, bearerHook(legacyBearer), { ...route, preHandler: scopesHook(server, legacyBearer.resource) })
   }, { prefix: options.prefix })
 
   app.addHook('onReady', async () => {
@@ -95,7 +102,7 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
   app.addHook('preClose', async () => {
     server.closeListens()
     sessions.close()
-    await exchanges.close(options.closeGrace)
+    await Promise.all([exchanges.close(options.closeGrace), legacy?.close(options.closeGrace)])
     for (const stream of keepAlive.streams()) stream.finish()
   })
   app.addHook('onClose', async () => {

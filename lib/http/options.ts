@@ -34,6 +34,8 @@ export interface CloudgMcpOptions {
   path?: string
   /** Given by Fastify. */
   prefix?: string
+  /** The deprecated HTTP+SSE transport beside the endpoint; `true` for `/sse` and `/messages/`. @default false */
+  sse?: boolean | { path?: string, messagePath?: string }
   /** `false` turns it off. @default '/healthz' */
   healthPath?: string | false
   /** The base URL that clients use, when a proxy stands in front. @default none */
@@ -100,6 +102,7 @@ const withMethods = (what: string, ...methods: string[]) => z.custom<any>(
 const resumable = z.strictObject({
   retry: count.default(1000), maxEvents: positive.default(1000), maxBytes: positive.default(4 * 1024 * 1024), ttl: positive.default(300_000)
 })
+const sse = z.strictObject({ path: path.default('/sse'), messagePath: path.default('/messages/') })
 const icons = z.array(z.looseObject({ src: z.string() }))
 const schema = z.strictObject({
   layer: withMethods('a layer: createLayer(), or an adapter', 'list', 'callTool', 'onChange', 'viewOf').optional(),
@@ -111,6 +114,7 @@ const schema = z.strictObject({
   prefix: z.string().default(''),
   logLevel: z.string().optional(),
   logSerializers: z.any().optional(),
+  sse: z.union([z.boolean(), sse]).default(false).transform((given) => given === true ? sse.parse({}) : given || undefined),
   healthPath: z.union([z.literal(false), path]).default('/healthz'),
   publicUrl: z.url({ protocol: /^https?$/ }).optional(),
   allowedHosts: patterns.optional(),
@@ -165,6 +169,7 @@ export function normalizeOptions (given: CloudgMcpOptions): Options {
       : `option ${where}: ${issue!.message}`)
   }
   const { auth, ...options } = parsed.data
+  if (options.sse !== undefined && options.stateless) throw new InvalidOptionError('option sse: needs sessions, which `stateless` turns off')
   return Object.freeze({ ...options, authenticator: toAuthenticator(auth) } as Options)
 }
 

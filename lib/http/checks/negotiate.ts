@@ -48,6 +48,13 @@ function wrongBody (request: FastifyRequest): Refusal | undefined {
   return encoding === 'identity' ? undefined : refusals.contentEncoding
 }
 
+/** For a message whose answer goes elsewhere: only what it is matters. */
+export function checkJson (request: FastifyRequest, reply: FastifyReply, done: () => void): void {
+  const refused = wrongBody(request)
+  if (refused === undefined) done()
+  else refuse(reply, refused)
+}
+
 export function checkNegotiate (request: FastifyRequest, reply: FastifyReply, done: () => void): void {
   const refused = request.method === 'POST' ? wrongBody(request) : undefined
   if (refused !== undefined) {
