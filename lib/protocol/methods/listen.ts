@@ -32,19 +32,39 @@ function wants (filter: Filter): (change: Change) => boolean {
   return ({ kind, uri }) => kind === 'resource' ? uris.has(uri!) : filter[`${kind}ListChanged`] === true
 }
 
+/**
+ * Tells a layer that has to do something for it whose updates are wanted. A URI that it refuses is not honoured.
+ * Returns what tells it that they are wanted no more.
+ */
+async function watch (call: Call, filter: Filter): Promise<() => void> {
+  const { layer } = call.server
+  const { resourceSubscriptions: uris } = filter
+  if (layer.subscribe === undefined || uris === undefined) return () => {}
+  const outcomes = await Promise.allSettled(uris.map(async (uri) => layer.subscribe!(uri, call)))
+  const granted = uris.filter((_uri, at) => outcomes[at]!.status === 'fulfilled')
+  if (granted.length > 0) filter.resourceSubscriptions = [...granted]
+  else delete filter.resourceSubscriptions
+  return () => {
+    for (const uri of granted.splice(0)) Promise.resolve(layer.unsubscribe?.(uri, call)).catch((error) => call.log.debug({ err: error, uri }, 'a subscription could not be ended'))
+  }
+}
+
 export async function listen (call: Call, params: Params): Promise<Result> {
   const { notifications } = params
   if (!isObject(notifications)) throw invalidParams('subscriptions/listen requires a notifications filter')
   const filter = honoured(notifications)
   const meta = { [META.subscriptionId]: call.requestId }
   const { changes } = call.server
+  const unwatch = await watch(call, filter)
   await new Promise<void>((resolve, reject) => {
+    if (call.ended) return resolve(unwatch())
     const subscriber = new Subscriber(wants(filter), (change) => call.notify(changeNotification(change, meta)), () => changes.warnOverflow())
     const entry = { subscriber, close: () => done(resolve) }
     const keep = atExpiry(call.principal, () => entry.close())
     const done = (settle: () => void): void => {
       keep()
       changes.removeListen(entry)
+      unwatch()
       settle()
     }
     if (!changes.addListen(entry)) return done(() => reject(new RpcError(codes.internalError, 'Subscription limit reached')))

@@ -32,7 +32,11 @@ export async function readResource (call: Call, params: Params): Promise<Result>
 /** Any URI may be subscribed to, unless the layer has to do something for it; an update tells that it changed, never what it holds. */
 export async function subscribe (call: Call, params: Params): Promise<Result> {
   const uri = requiredString(params, 'uri')
-  await call.server.layer.subscribe?.(uri, call)
+  try {
+    await call.server.layer.subscribe?.(uri, call)
+  } catch (error) {
+    throw callFailure(error, call.era, uri, call.server.exposeErrors)
+  }
   if (!await call.session.subscribe(uri)) throw invalidParams(`A session may subscribe to ${MAX_SUBSCRIPTIONS} resources at most`)
   return {}
 }
