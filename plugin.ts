@@ -19,7 +19,7 @@ import type { CloudgMcpOptions, Options } from './lib/http/options.js'
 import { normalizeOptions } from './lib/http/options.js'
 import { ALLOW, ALLOW_STATELESS, handleError, jsonReply, notAllowed, RefusalError, refusals, refuse } from './lib/http/refusal.js'
 import { Exchanges } from './lib/http/reply.js'
-import { decoration } from './lib/http/request.js'
+import { decorateRequests } from './lib/http/request.js'
 import { SessionTable } from './lib/http/sessions.js'
 import { KeepAlive } from './lib/http/stream.js'
 import { mountWellKnown } from './lib/http/well-known.js'
@@ -45,8 +45,7 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
   const refuseMethod = async (_request: FastifyRequest, reply: FastifyReply) => refuse(reply, notAllowed(options.stateless ? ALLOW_STATELESS : ALLOW))
 
   await app.register(async function mcpScope (scope) {
-    scope.decorateRequest(decoration, null)
-    if (!scope.hasRequestDecorator('principal')) scope.decorateRequest('principal', null as never)
+    decorateRequests(scope)
     scope.setErrorHandler(handleError)
     scope.removeAllContentTypeParsers()
     scope.addContentTypeParser('application/json', { parseAs: 'buffer', bodyLimit: options.maxBodyBytes }, parseBody)
@@ -134,15 +133,21 @@ async function parseBody (request: FastifyRequest, body: Buffer): Promise<unknow
   }
 }
 
+/** The name is a parameter with an expression: a route that the host has for it goes first, whenever it is registered. */
 function mountHealth (scope: FastifyInstance, path: string): void {
-  if (scope.hasRoute({ method: 'GET', url: scope.prefix + path })) return
-  scope.get(path, { schema: { hide: true } as object, exposeHeadRoute: false, logLevel: 'warn' }, async (_request, reply) => jsonReply(reply).send('{"status":"ok"}'))
+  const url = path.replace(/[\w.~-]+$/, (name) => `:mcpHealth(^${name.replaceAll('.', '\\.')}$)`)
+  if (scope.hasRoute({ method: 'GET', url: scope.prefix + url })) return
+  scope.get(url, { schema: { hide: true } as object, exposeHeadRoute: false, logLevel: 'warn' }, async (_request, reply) => jsonReply(reply).send('{"status":"ok"}'))
 }
 
 declare module 'fastify' {
   interface FastifyInstance {
     /** The layer of the plugin, where it made one. */
     mcp: AppLayer
+  }
+  interface FastifyContextConfig {
+    /** Set on the plugin's routes, for hooks of the host that treat them differently. */
+    mcp?: boolean
   }
   interface FastifyRequest {
     /** Who calls, on the plugin's routes. */

@@ -1,6 +1,6 @@
 // What the checks find out about a request, for those that come after them.
 
-import type { FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Principal } from '../principal.js'
 import { anonymous } from '../principal.js'
 import type { Repeated } from './headers.js'
@@ -19,8 +19,18 @@ export interface McpRequest {
   modern: boolean
 }
 
-/** For `decorateRequest`, which wants every request to have the same shape. */
-export const decoration = kMcp
+/** Requests of the plugin's scope have one shape, and say who calls unless the host has a `principal` of its own. */
+export function decorateRequests (scope: FastifyInstance): void {
+  scope.decorateRequest(kMcp, null)
+  if (scope.hasRequestDecorator('principal')) return
+  // Accessors, so that a host may decorate its requests after this, and do as it likes with the property.
+  scope.decorateRequest('principal', {
+    getter (this: FastifyRequest) { return (mcpOf(this) as McpRequest | null)?.principal ?? anonymous },
+    setter (this: FastifyRequest, value: Principal) {
+      Object.defineProperty(this, 'principal', { value, writable: true, configurable: true, enumerable: true })
+    }
+  })
+}
 
 export function beginRequest (request: FastifyRequest, repeated: Repeated | undefined): void {
   (request as any)[kMcp] = { repeated, knownHost: undefined, principal: anonymous, acceptsJson: false, acceptsSse: false, modern: false } satisfies McpRequest

@@ -76,7 +76,6 @@ export function bearerHook ({ server, authenticator, timeout, customResolver, re
 
   function accept (who: Principal, request: FastifyRequest, done: () => void): void {
     mcpOf(request).principal = who
-    request.principal = who
     done()
   }
 

@@ -1,0 +1,475 @@
+// The plugin as a guest: what the host has and does stays as it is, what the host's plugins do holds for the guest's answers,
+// and the host may be built in any order, over HTTP/1.1 or HTTP/2.
+
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { connect as connectHttp2 } from 'node:http2'
+import type { ClientHttp2Session, ClientHttp2Stream, IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import compress from '@fastify/compress'
+import cors from '@fastify/cors'
+import helmet from '@fastify/helmet'
+import rateLimit from '@fastify/rate-limit'
+import Fastify from 'fastify'
+import type { FastifyInstance } from 'fastify'
+import t, { type Test } from 'tap'
+import cloudgMcp, { createLayer } from '../../plugin.js'
+import type { CloudgMcpOptions } from '../../plugin.js'
+import { createKit, initialize, modern, modernHeaders, request } from '../kit.js'
+import type { Answer, Stream } from './client.js'
+import { handshake, listen, listenStream, openStream, parseEvents, post, postModern, postStream, refused, send, SSE_ONLY } from './client.js'
+
+const slow = modern('tools/call', { name: 'slow', arguments: { steps: 1 }, _meta: { progressToken: 1 } })
+const slowHeaders = modernHeaders('tools/call', 'slow')
+
+interface Hosted { app: FastifyInstance, origin: string, url: string, layer: ReturnType<typeof createKit>['layer'] }
+
+/** A host as the test builds it, with the kit at /mcp unless the test mounts it itself. */
+async function host (t: Test, app: FastifyInstance, options: CloudgMcpOptions | null = {}): Promise<Hosted> {
+  const { layer } = createKit()
+  if (options !== null) await app.register(cloudgMcp, { layer, ...options })
+  const origin = `http://127.0.0.1:${await listen(t, app)}`
+  return { app, origin, url: `${origin}/mcp`, layer }
+}
+
+async function serves (t: Test, url: string): Promise<void> {
+  const answer = await postModern({ url }, 'tools/call', { name: 'echo', arguments: { text: 'x' } })
+  t.equal(answer.status, 200)
+  t.same(answer.messages[0].result.structuredContent, { text: 'x' }, `${url} is served`)
+}
+
+/** One answer of every way in which the plugin answers. */
+async function allAnswers (url: string, headers: Record<string, string> = {}): Promise<Record<string, Pick<Answer | Stream, 'status' | 'headers'>>> {
+  const session = await handshake({ url }, '2025-11-25', { headers: { ...headers, 'accept-encoding': 'identity' } })
+  const stream = await session.get(headers)
+  const listening = await listenStream({ url }, {}, 'L', headers)
+  stream.leave()
+  listening.leave()
+  return {
+    json: session.initialized,
+    refusal: await post({ url }, '{', { ...headers, 'accept-encoding': 'identity' }),
+    'an event with its length': await postModern({ url }, 'tools/call', { name: 'echo', arguments: { text: 'x' } }, headers),
+    'a stream of a call': await post({ url }, slow, { ...slowHeaders, ...headers }),
+    'the standalone stream': stream,
+    'a listen': listening
+  }
+}
+
+t.test('routes, parsers, error handlers and not-found handlers of the host stay its own', async (t) => {
+  const app = Fastify({ bodyLimit: 100 })
+  app.setErrorHandler((error: Error, _request, reply) => reply.code(599).send({ mine: error.message }))
+  app.setNotFoundHandler((_request, reply) => reply.code(404).type('text/html').send('<h1>mine</h1>'))
+  app.setReplySerializer((payload) => JSON.stringify({ wrapped: payload }))
+  app.removeContentTypeParser('application/json')
+  app.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, body, done) => done(null, `text: ${body as string}`))
+  app.addContentTypeParser('application/x-own', { parseAs: 'string' }, (_request, body, done) => done(null, `own: ${body as string}`))
+  app.post('/orders', async ({ body }) => ({ body }))
+  app.get('/fails', async () => { throw new Error('host error') })
+  const { origin, url } = await host(t, app)
+
+  const order = (type: string, body = '{"a":1}') => send(`${origin}/orders`, { headers: { 'content-type': type }, body })
+  t.equal((await order('application/json')).text, '{"wrapped":{"body":"text: {\\"a\\":1}"}}')
+  t.equal((await order('application/x-own')).text, '{"wrapped":{"body":"own: {\\"a\\":1}"}}')
+  t.equal((await order('text/plain')).text, '{"wrapped":{"body":"{\\"a\\":1}"}}')
+  t.equal((await order('application/zip')).status, 599, 'an unknown type is the host\'s error')
+  t.match((await order('application/json', 'x'.repeat(101))).text, /^\{"wrapped":\{"mine":"Request body is too large"/)
+  t.equal((await send(`${origin}/fails`, { method: 'GET' })).text, '{"wrapped":{"mine":"host error"}}')
+  for (const path of ['/nowhere', '/mcp/nowhere', '/.well-known/security.txt']) t.equal((await send(origin + path, { method: 'GET' })).text, '<h1>mine</h1>')
+  t.equal((await send(`${origin}/orders`, { method: 'GET' })).text, '<h1>mine</h1>')
+
+  await serves(t, url)
+  t.equal((await post({ url }, { ...request('tools/list'), params: { pad: 'x'.repeat(200) } })).status, 400, 'a body over the host\'s limit is read by the endpoint')
+  refused(t, await post({ url }, '{'), 400, { code: -32700, message: 'Parse error' })
+  refused(t, await post({ url }, 'x', { 'content-type': 'application/x-own' }), 415, 'Content-Type must be application/json')
+  for (const path of ['/.well-known/oauth-protected-resource', '/.well-known/oauth-protected-resource/mcp', '/.well-known/oauth-authorization-server', '/.well-known/openid-configuration', '/mcp/.well-known/openid-configuration']) {
+    refused(t, await send(origin + path, { method: 'GET' }), 404, 'Not Found')
+  }
+})
+
+t.test('a host without any parser, and one whose hooks touch every request', async (t) => {
+  const app = Fastify()
+  app.removeAllContentTypeParsers()
+  const seen: string[] = []
+  app.addHook('onRequest', async (request) => { seen.push(`onRequest ${request.method}`) })
+  app.addHook('preParsing', async (_request, _reply, payload) => payload)
+  app.addHook('preValidation', async () => { seen.push('preValidation') })
+  app.addHook('preSerialization', async (_request, _reply, payload) => {
+    seen.push('preSerialization')
+    return payload
+  })
+  app.addHook('onSend', async (_request, _reply, payload) => {
+    seen.push(`onSend ${typeof payload}`)
+    return payload
+  })
+  app.addHook('onResponse', async (_request, reply) => { seen.push(`onResponse ${reply.statusCode}`) })
+  app.addHook('onError', async () => { seen.push('onError') })
+  const { url } = await host(t, app)
+  await serves(t, url)
+  t.same(seen.splice(0), ['onRequest POST', 'preValidation', 'onSend string', 'onResponse 200'])
+  const told = await post({ url }, slow, slowHeaders)
+  t.equal(told.messages.length, 2)
+  t.equal((await post({ url }, 'x', { 'content-type': 'text/plain' })).status, 415)
+  t.same(seen.filter((one) => one !== 'preValidation'), ['onRequest POST', 'onSend string', 'onResponse 200', 'onRequest POST', 'onSend string', 'onResponse 415'])
+})
+
+t.test('SSE-12 what hooks and plugins of the host put on answers is on all of ours', async (t) => {
+  const app = Fastify()
+  await app.register(helmet)
+  await app.register(rateLimit, { max: 1000, timeWindow: 60_000 })
+  await app.register(compress, { global: true, threshold: 0 })
+  await app.register(cors, { origin: ['https://app.example.com'], exposedHeaders: ['x-own'] })
+  app.addHook('onRequest', async (_request, reply) => { void reply.header('x-request-id', 'r1').header('vary', 'Accept-Language') })
+  app.addHook('onSend', async (_request, reply) => { void reply.header('x-sent', 'yes') })
+  const { url } = await host(t, app, { allowedOrigins: ['https://app.example.com'] })
+  const answers = await allAnswers(url, { origin: 'https://app.example.com', 'accept-encoding': 'gzip, br' })
+  for (const [name, { headers }] of Object.entries(answers)) {
+    t.match(headers, { 'x-request-id': 'r1', 'x-sent': 'yes', 'x-content-type-options': 'nosniff', 'x-ratelimit-limit': '1000', 'access-control-allow-origin': 'https://app.example.com' }, name)
+    if (headers['content-type'] === 'text/event-stream') t.notOk('content-encoding' in headers, `${name} is not compressed`)
+  }
+})
+
+t.test('a rate limit of the host is answered in JSON-RPC, with its headers', async (t) => {
+  const app = Fastify()
+  await app.register(rateLimit, { max: 2, timeWindow: 60_000 })
+  const { url } = await host(t, app)
+  await serves(t, url)
+  await serves(t, url)
+  const limited = await post({ url }, slow, slowHeaders)
+  refused(t, limited, 429, 'Rate limit exceeded, retry in 1 minute')
+  t.match(limited.headers, { 'retry-after': '60', 'x-ratelimit-limit': '2', 'x-ratelimit-remaining': '0' })
+})
+
+t.test('CORS of the host and CORS of the plugin, whichever is registered first', async (t) => {
+  for (const first of ['host', 'plugin']) {
+    const app = Fastify()
+    const own = { origin: ['https://host.example.com'] }
+    const { layer } = createKit()
+    if (first === 'host') await app.register(cors, own)
+    await app.register(cloudgMcp, { layer, corsOrigins: ['https://app.example.com'], allowedOrigins: ['https://host.example.com'] })
+    if (first === 'plugin') await app.register(cors, own)
+    app.get('/orders', async () => 'ok')
+    const { origin, url } = await host(t, app, null)
+    const preflight = (to: string, from: string) => send(to, { method: 'OPTIONS', headers: { origin: from, 'access-control-request-method': 'GET' } })
+    t.equal((await preflight(`${origin}/orders`, 'https://host.example.com')).headers['access-control-allow-origin'], 'https://host.example.com')
+    t.notOk('access-control-allow-origin' in (await preflight(`${origin}/orders`, 'https://app.example.com')).headers)
+    const page = await post({ url }, initialize(), { origin: 'https://app.example.com' })
+    t.equal(page.headers['access-control-allow-origin'], 'https://app.example.com')
+    t.match(page.headers['access-control-expose-headers'], 'Mcp-Session-Id')
+  }
+})
+
+t.test('two mounts in one host, each with its own layer, sessions and options', async (t) => {
+  const app = Fastify()
+  const [one, two] = [createKit(), createKit({ name: 'second' })]
+  await app.register(cloudgMcp, { layer: one.layer, prefix: '/one', auth: { tokens: ['s3cret'] } })
+  await app.register(cloudgMcp, { layer: two.layer, prefix: '/two', path: '/rpc', responseMode: 'json' })
+  await app.register(cloudgMcp, { layer: two.layer, prefix: '/three', stateless: true })
+  const { origin } = await host(t, app, null)
+  const urls = { one: `${origin}/one/mcp`, two: `${origin}/two/rpc`, three: `${origin}/three/mcp/` }
+  refused(t, await post({ url: urls.one }, initialize()), 401, 'Unauthorized')
+  await serves(t, urls.two)
+  await serves(t, urls.three)
+  const session = await handshake({ url: urls.two })
+  t.equal(session.initialized.json.result.serverInfo.name, 'second')
+  refused(t, await post({ url: urls.one }, request('ping'), { ...session.headers, authorization: 'Bearer s3cret' }), 404, 'Session not found')
+  const listening = [await listenStream({ url: urls.two }, { toolsListChanged: true }), await listenStream({ url: urls.three }, { toolsListChanged: true })]
+  for (const stream of listening) await stream.next()
+  two.layer.notifyChanged('tools')
+  for (const stream of listening) t.equal((await stream.next()).method, 'notifications/tools/list_changed')
+  for (const prefix of ['one', 'two', 'three']) t.equal((await send(`${origin}/${prefix}/healthz`, { method: 'GET' })).text, '{"status":"ok"}')
+  for (const path of ['/mcp', '/rpc', '/healthz', '/one/rpc']) t.equal((await send(origin + path, { method: 'GET' })).status, 404)
+  for (const stream of listening) stream.leave()
+})
+
+t.test('in an encapsulated plugin it stays there, decorator and all', async (t) => {
+  const app = Fastify()
+  let inside: FastifyInstance | undefined
+  await app.register(async function api (scope) {
+    await scope.register(cloudgMcp, { serverInfo: { name: 'inner', version: '1.0.0' } })
+    scope.mcp.tool('hello', {}, () => 'hi')
+    inside = scope
+  }, { prefix: '/api/v1' })
+  await app.register(async function other (scope) {
+    await scope.register(cloudgMcp, { prefix: '/deep', serverInfo: { name: 'other', version: '1.0.0' } })
+  }, { prefix: '/v2' })
+  t.equal(inside!.mcp.info.name, 'inner')
+  t.notOk('mcp' in app)
+  const { origin } = await host(t, app, null)
+  const answer = await postModern({ url: `${origin}/api/v1/mcp` }, 'tools/call', { name: 'hello' })
+  t.same(answer.messages[0].result.content, [{ type: 'text', text: 'hi' }])
+  t.equal((await post({ url: `${origin}/v2/deep/mcp` }, initialize())).json.result.serverInfo.name, 'other')
+  t.equal((await send(`${origin}/mcp`)).status, 404)
+})
+
+t.test('without a layer it makes one, once in a scope', async (t) => {
+  const app = Fastify()
+  await app.register(cloudgMcp, { serverInfo: { name: 'own', version: '2.0.0' }, instructions: 'Do' })
+  app.mcp.tool('late', {}, () => 'x')
+  const { url } = await host(t, app, null)
+  const { result } = (await post({ url }, initialize())).json
+  t.same([result.serverInfo, result.instructions], [{ name: 'own', version: '2.0.0' }, 'Do'])
+  t.ok(app.hasPlugin('cloudg-mcp'))
+  const twice = Fastify()
+  t.teardown(() => twice.close())
+  await twice.register(cloudgMcp)
+  await t.rejects(async () => { await twice.register(cloudgMcp, { prefix: '/two' }) }, { code: 'FST_ERR_DEC_ALREADY_PRESENT', message: /mcp/ })
+})
+
+t.test('a host that has a principal of its own keeps it', async (t) => {
+  const decorate: Record<string, (app: FastifyInstance) => void> = {
+    value: (app) => {
+      app.decorateRequest('principal', null as never)
+      app.addHook('onRequest', async (request) => { request.principal = 'the host\'s' as never })
+    },
+    getter: (app) => { app.decorateRequest('principal', { getter: () => 'the host\'s' as never }) }
+  }
+  for (const [kind, make] of Object.entries(decorate)) {
+    for (const first of ['host', 'plugin']) {
+      const app = Fastify()
+      const seen: unknown[] = []
+      app.addHook('onSend', async (request) => { seen.push(request.principal) })
+      app.get('/orders', async (request) => ({ principal: request.principal }))
+      const { layer } = createKit()
+      if (first === 'host') make(app)
+      await app.register(cloudgMcp, { layer, auth: { tokens: ['s3cret::alice'] } })
+      if (first === 'plugin') make(app)
+      const { origin, url } = await host(t, app, null)
+      const answer = await postModern({ url }, 'tools/call', { name: 'echo', arguments: { text: 'x' } }, { authorization: 'Bearer s3cret' })
+      t.equal(answer.status, 200, `${kind}, ${first} first`)
+      if (first === 'host') t.same(seen, ['the host\'s'])
+      t.equal((await send(`${origin}/orders`, { method: 'GET' })).text, '{"principal":"the host\'s"}')
+    }
+  }
+  const app = Fastify()
+  let seen: any
+  app.addHook('onSend', async (request) => { seen = request.principal })
+  const { url } = await host(t, app, { auth: { tokens: ['s3cret::alice'] } })
+  await postModern({ url }, 'server/discover', {}, { authorization: 'Bearer s3cret' })
+  t.equal(seen.id, 'alice', 'else it is who calls')
+})
+
+t.test('a host that tells of its health itself keeps doing so', async (t) => {
+  for (const first of ['host', 'plugin', 'plugin, not awaited']) {
+    const app = Fastify()
+    const { layer } = createKit()
+    if (first === 'host') app.get('/healthz', async () => 'mine')
+    if (first === 'plugin, not awaited') void app.register(cloudgMcp, { layer })
+    else await app.register(cloudgMcp, { layer })
+    if (first !== 'host') app.get('/healthz', async () => 'mine')
+    const { origin, url } = await host(t, app, null)
+    t.equal((await send(`${origin}/healthz`, { method: 'GET' })).text, 'mine', `${first} first`)
+    await serves(t, url)
+  }
+})
+
+t.test('a host with documents of its own, or routes for all of them, keeps those', async (t) => {
+  const app = Fastify()
+  await app.register(cloudgMcp)
+  app.get('/.well-known/oauth-authorization-server', async () => 'mine')
+  app.get('/.well-known/*', async () => 'all mine')
+  app.get('/*', async () => 'page')
+  const { origin, url } = await host(t, app, null)
+  const get = async (path: string) => (await send(origin + path, { method: 'GET' })).text
+  t.equal(await get('/.well-known/oauth-authorization-server'), 'mine')
+  t.equal(await get('/.well-known/acme-challenge/x'), 'all mine')
+  t.equal(await get('/anything'), 'page')
+  t.match(await get('/.well-known/oauth-protected-resource'), /"Not Found"/)
+  t.equal((await post({ url }, initialize())).status, 200)
+})
+
+t.test('router options of the host', async (t) => {
+  for (const routerOptions of [{ ignoreTrailingSlash: true }, { ignoreDuplicateSlashes: true }, { caseSensitive: false }]) {
+    const app = Fastify({ routerOptions })
+    const { url } = await host(t, app)
+    await serves(t, url)
+    await serves(t, `${url}/`)
+    t.equal((await send(url, { method: 'PUT' })).status, 405)
+  }
+  const bare = Fastify({ exposeHeadRoutes: false })
+  const { url } = await host(t, bare)
+  t.equal((await send(url, { method: 'HEAD' })).status, 405)
+})
+
+t.test('an endpoint at the root of a host', async (t) => {
+  const { origin } = await host(t, Fastify(), { path: '/' })
+  await serves(t, `${origin}/`)
+  await serves(t, origin)
+  t.equal((await send(`${origin}/healthz`, { method: 'GET' })).text, '{"status":"ok"}')
+  t.equal((await send(`${origin}/other`, { method: 'GET' })).status, 404)
+})
+
+t.test('a deadline of the host does not cut streams', async (t) => {
+  const app = Fastify({ handlerTimeout: 150, connectionTimeout: 0 })
+  app.get('/hangs', async () => new Promise(() => {}))
+  const { origin, url, layer } = await host(t, app, { keepAliveInterval: 60 })
+  const session = await handshake({ url })
+  const streams = [await session.get(), await listenStream({ url }, { toolsListChanged: true }), await postStream({ url }, modern('tools/call', { name: 'sleepy' }), modernHeaders('tools/call', 'sleepy'))]
+  t.equal((await send(`${origin}/hangs`, { method: 'GET' })).status, 503, 'the deadline has passed')
+  for (const stream of streams) {
+    await stream.comment()
+    await stream.comment()
+  }
+  layer.notifyChanged('tools')
+  t.equal((await streams[0]!.next()).method, 'notifications/tools/list_changed')
+  for (const stream of streams) stream.leave()
+})
+
+t.test('an HTTP/2 host', async (t) => {
+  const app = Fastify({ http2: true })
+  const { layer } = createKit()
+  await app.register(cloudgMcp, { layer, auth: { tokens: ['s3cret::alice'] } })
+  const warnings: Error[] = []
+  const onWarning = (warning: Error): void => { warnings.push(warning) }
+  process.on('warning', onWarning)
+  t.teardown(() => process.off('warning', onWarning))
+  const port = await listen(t, app as unknown as FastifyInstance)
+  const client = connectHttp2(`http://127.0.0.1:${port}`)
+  t.teardown(() => client.destroy())
+  const ask = (body: unknown, headers: OutgoingHttpHeaders = {}) => h2(client, { ':method': 'POST', ':path': '/mcp', 'content-type': 'application/json', accept: '*/*', authorization: 'Bearer s3cret', ...headers }, body)
+
+  const init = await ask(initialize())
+  t.equal(init.status, 200)
+  t.match(init.headers['mcp-session-id'], /^[0-9a-f]{32}$/)
+  const told = await ask(slow, slowHeaders)
+  t.equal(told.headers['content-type'], 'text/event-stream')
+  t.equal(parseEvents(told.text).length, 2)
+  for (const [headers, status, message] of [
+    [{ ':authority': 'evil.example' }, 421, 'Invalid Host header'],
+    [{ origin: 'https://evil.example' }, 403, 'Forbidden: invalid Origin'],
+    [{ authorization: 'Bearer x' }, 401, 'Unauthorized'],
+    [{ 'content-type': 'text/plain' }, 415, 'Content-Type must be application/json'],
+    [{ ':method': 'PUT' }, 405, 'Method Not Allowed']
+  ] as const) {
+    const answer = await ask(request('ping'), headers)
+    t.equal(answer.status, status)
+    t.equal(answer.text, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"${message}"}}`)
+    t.notOk('connection' in answer.headers || 'transfer-encoding' in answer.headers)
+  }
+
+  const leaving = client.request({ ':method': 'POST', ':path': '/mcp', 'content-type': 'application/json', accept: 'text/event-stream', authorization: 'Bearer s3cret', ...modernHeaders('subscriptions/listen') })
+  leaving.end(JSON.stringify(modern('subscriptions/listen', { notifications: { toolsListChanged: true } })))
+  await once(leaving, 'data')
+  leaving.close()
+  await once(leaving, 'close')
+  const stream = client.request({ ':method': 'GET', ':path': '/mcp', accept: 'text/event-stream', authorization: 'Bearer s3cret', 'mcp-session-id': init.headers['mcp-session-id'] as string })
+  const first = await once(stream, 'data')
+  t.equal(String(first[0]), ': open\n\n')
+  const ended = once(stream, 'end')
+  stream.resume()
+  const closed = app.close()
+  await ended
+  client.close()
+  await closed
+  t.same(warnings, [])
+})
+
+async function h2 (client: ClientHttp2Session, headers: OutgoingHttpHeaders, body: unknown): Promise<{ status: number, headers: IncomingHttpHeaders, text: string }> {
+  const stream: ClientHttp2Stream = client.request(headers)
+  stream.end(JSON.stringify(body))
+  const [answered] = await once(stream, 'response') as [IncomingHttpHeaders & { ':status': number }]
+  let text = ''
+  for await (const chunk of stream) text += String(chunk)
+  return { status: answered[':status'], headers: answered, text }
+}
+
+t.test('a CommonJS host can require it', async (t) => {
+  const require = createRequire(import.meta.url)
+  const compiled = join(import.meta.dirname, '..', '..', 'plugin.js')
+  const required = require(compiled)
+  t.equal(required.default, cloudgMcp)
+  t.equal(required.cloudgMcp, cloudgMcp)
+  t.equal(required.createLayer, createLayer)
+  const app = Fastify()
+  await app.register(required, { serverInfo: { name: 'cjs', version: '1.0.0' } })
+  const { url } = await host(t, app, null)
+  t.equal((await post({ url }, initialize())).json.result.serverInfo.name, 'cjs')
+  const built = join(import.meta.dirname, '..', '..', '..', 'dist', 'plugin.js')
+  if (existsSync(built)) t.type(require('cloudg-mcp').default, 'function', 'and by the name of the package')
+})
+
+t.test('a wrong option is refused at registration, by its name', async (t) => {
+  const wrong: [object, RegExp][] = [
+    [{ maxSession: 5 }, /unknown option maxSession$/],
+    [{ sessions: 1, other: 2 }, /unknown option sessions, other$/],
+    [{ path: 'mcp' }, /option path: .*starts with \//],
+    [{ path: '/a?b' }, /option path: /],
+    [{ path: 5 }, /option path: /],
+    [{ healthPath: true }, /option healthPath: /],
+    [{ publicUrl: 'mcp.example.com' }, /option publicUrl: /],
+    [{ publicUrl: 'ftp://mcp.example.com' }, /option publicUrl: /],
+    [{ allowedHosts: 'localhost' }, /option allowedHosts: /],
+    [{ allowedHosts: [''] }, /option allowedHosts\.0: /],
+    [{ allowedOrigins: [5] }, /option allowedOrigins\.0: /],
+    [{ corsOrigins: true }, /option corsOrigins: /],
+    [{ auth: {} }, /option auth/],
+    [{ auth: { tokens: 5 } }, /option auth/],
+    [{ auth: { tokens: [':x'] } }, /Empty auth token/],
+    [{ auth: { tokens: ['x'], require: true } }, /option auth/],
+    [{ principalResolver: 'x' }, /option principalResolver: a function/],
+    [{ responseMode: 'stream' }, /option responseMode: /],
+    [{ stateless: 'yes' }, /option stateless: /],
+    [{ maxBodyBytes: 0 }, /option maxBodyBytes: /],
+    [{ maxBodyBytes: '4mb' }, /option maxBodyBytes: /],
+    [{ sessionIdleTimeout: -1 }, /option sessionIdleTimeout: /],
+    [{ maxSessions: 1.5 }, /option maxSessions: /],
+    [{ maxStreams: NaN }, /option maxStreams: /],
+    [{ keepAliveInterval: Infinity }, /option keepAliveInterval: /],
+    [{ pageSize: -1 }, /option pageSize: /],
+    [{ cache: { ttl: -1 } }, /option cache\.ttl: /],
+    [{ cache: { scope: 'shared' } }, /option cache\.scope: /],
+    [{ cache: { tll: 1 } }, /unknown option cache\.tll/],
+    [{ defaultLogLevel: 'loud' }, /option defaultLogLevel: a syslog level/],
+    [{ backplane: {} }, /option backplane: /],
+    [{ layer: {} }, /option layer: a layer/],
+    [{ serverInfo: { name: 'x' } }, /option serverInfo\.version: /],
+    [{ serverInfo: { name: '', version: '1' } }, /option serverInfo\.name: /],
+    [{ serverInfo: { name: 'x', version: '1', url: 'y' } }, /unknown option serverInfo\.url/],
+    [{ instructions: 5 }, /option instructions: /],
+    [{ closeGrace: -1 }, /option closeGrace: /],
+    [{ exposeErrors: 1 }, /option exposeErrors: /]
+  ]
+  for (const [options, message] of wrong) {
+    const app = Fastify()
+    await t.rejects(async () => { await app.register(cloudgMcp, options as CloudgMcpOptions) }, { code: 'CLOUDG_MCP_ERR_INVALID_OPTION', message }, JSON.stringify(options))
+    await app.close()
+  }
+})
+
+t.test('a layer is started once it is served and stopped with the last of its servers', async (t) => {
+  const life: string[] = []
+  const layer = createLayer({ name: 'x', version: '1', start: () => { life.push('start') }, stop: () => { life.push('stop') } })
+  const [one, two] = [Fastify(), Fastify()]
+  await one.register(cloudgMcp, { layer })
+  await one.register(cloudgMcp, { layer, prefix: '/again' })
+  await two.register(cloudgMcp, { layer })
+  t.same(life, [])
+  await Promise.all([one.ready(), two.ready()])
+  t.same(life, ['start'])
+  await one.close()
+  t.same(life, ['start'])
+  await two.close()
+  t.same(life, ['start', 'stop'])
+  const never = Fastify()
+  await never.register(cloudgMcp, { layer })
+  await never.close()
+})
+
+t.test('a layer that cannot start stops the start of the host', async (t) => {
+  const app = Fastify()
+  t.teardown(() => app.close())
+  await app.register(cloudgMcp, { layer: createLayer({ name: 'x', version: '1', start: () => { throw new Error('no database') } }) })
+  await t.rejects(async () => { await app.ready() }, { message: 'no database' })
+})
+
+t.test('SSE-18 closing twice, and closing with everything open', async (t) => {
+  const app = Fastify()
+  const { url } = await host(t, app, { closeGrace: 10 })
+  const session = await handshake({ url })
+  const stream = await session.get()
+  const listening = await listenStream({ url }, {})
+  const call = await openStream(url, { headers: { ...SSE_ONLY, 'content-type': 'application/json', ...modernHeaders('tools/call', 'sleepy') }, body: modern('tools/call', { name: 'sleepy' }) })
+  await Promise.all([app.close(), app.close()])
+  await Promise.all([stream.ended, listening.ended, call.ended])
+  t.match(await call.ended, 'The server is shutting down')
+})
