@@ -69,12 +69,13 @@ function withoutModernKeys (result: Item): Item {
 export function shapeToolResult (result: ToolResult, version: Version): Result {
   const has = featuresOf(version)
   if (has.anyOutput) return result
-  const { structuredContent, content, ...rest } = withoutModernKeys(result)
+  const { structuredContent, content, _meta, ...rest } = withoutModernKeys(result)
   return {
     content: has.structured ? content : content.map((block: ContentBlock) => shapeContent(block, has)),
     ...rest,
     // Before 2026 structured content is an object; the text says the rest.
-    ...(has.structured && isObject(structuredContent) && { structuredContent })
+    ...(has.structured && isObject(structuredContent) && { structuredContent }),
+    ...(_meta !== undefined && { _meta })
   }
 }
 
