@@ -44,14 +44,17 @@ function shapeAnnotations (annotations: Item, has: Features): Item {
 }
 
 function shapeContent (block: ContentBlock, has: Features): Item {
-  if (block.type === 'audio' && !has.audio) {
-    return { type: 'resource', resource: { uri: `data:${block.mimeType}`, mimeType: block.mimeType, blob: block.data } }
-  }
-  if (block.type === 'resource_link' && !has.structured) return { type: 'text', text: `${block.name}: ${block.uri}` }
   if (has.structured) return block
   const { _meta: _, annotations, ...rest } = block as Item
-  if (rest.type === 'resource') rest.resource = shapeContents(rest.resource, has)
-  return { ...rest, ...(annotations && { annotations: shapeAnnotations(annotations, has) }) }
+  return { ...inOlderWords(rest, has), ...(annotations && { annotations: shapeAnnotations(annotations, has) }) }
+}
+
+/** Before 2025-06-18: no links, and at first no sound. */
+function inOlderWords (block: Item, has: Features): Item {
+  if (block.type === 'resource_link') return { type: 'text', text: `${block.name}: ${block.uri}` }
+  if (block.type === 'resource') return { ...block, resource: shapeContents(block.resource, has) }
+  if (block.type !== 'audio' || has.audio) return block
+  return { type: 'resource', resource: { uri: `data:${block.mimeType}`, mimeType: block.mimeType, blob: block.data } }
 }
 
 function shapeContents (contents: ResourceContents, has: Features): Item {
@@ -70,11 +73,14 @@ export function shapeToolResult (result: ToolResult, version: Version): Result {
   const has = featuresOf(version)
   if (has.anyOutput) return result
   const { structuredContent, content, _meta, ...rest } = withoutModernKeys(result)
+  // Before 2026 structured content is an object; the text says the rest.
+  const keep = has.structured && isObject(structuredContent)
+  const lost = !keep && structuredContent !== undefined && content.length === 0
+  const blocks: readonly ContentBlock[] = lost ? [{ type: 'text', text: JSON.stringify(structuredContent, null, 2) }] : content
   return {
-    content: has.structured ? content : content.map((block: ContentBlock) => shapeContent(block, has)),
+    content: has.structured ? blocks : blocks.map((block) => shapeContent(block, has)),
     ...rest,
-    // Before 2026 structured content is an object; the text says the rest.
-    ...(has.structured && isObject(structuredContent) && { structuredContent }),
+    ...(keep && { structuredContent }),
     ...(_meta !== undefined && { _meta })
   }
 }
