@@ -30,14 +30,18 @@ type Answer = NonNullable<Payload> | FastifyReply
 export function createEndpoint (server: ProtocolServer, sessions: SessionTable, exchanges: Exchanges, keepAlive: KeepAlive, options: EndpointOptions) {
   const { responseMode, stateless, maxStreams } = options
 
-  async function post (request: FastifyRequest, reply: FastifyReply): Promise<Answer> {
+  function post (request: FastifyRequest, reply: FastifyReply): Promise<Answer> {
     const message = request.body
     if (mcpOf(request).modern) return postModern(request, reply)
     if (stateless) return postStateless(request, reply)
     if (isRequest(message) && message.method === 'initialize') return postInitialize(request, reply)
+    return postSession(request, reply)
+  }
+
+  async function postSession (request: FastifyRequest, reply: FastifyReply): Promise<Answer> {
     const live = await findSession(request)
     if ('status' in live) return refuse(reply, live)
-    return answer(request, reply, live.session, live.release)
+    return await answer(request, reply, live.session, live.release)
   }
 
   /** A 2026 request carries all that it needs. A notification has nothing to act on: it is taken and dropped. */
@@ -46,7 +50,7 @@ export function createEndpoint (server: ProtocolServer, sessions: SessionTable, 
   }
 
   /** The handshake era without sessions: every request is served as if its handshake had been made. */
-  function postStateless (request: FastifyRequest, reply: FastifyReply): Answer | Promise<Answer> {
+  function postStateless (request: FastifyRequest, reply: FastifyReply): Promise<Answer> {
     const { body } = request
     const version = header(request, HEADER.protocolVersion)
     const preinitialized = isRequest(body) && body.method === 'initialize' ? undefined : isHandshake(version) ? version : DEFAULT_HTTP_VERSION

@@ -7,6 +7,7 @@ import type { FastifyReply } from 'fastify'
 import type { Reply } from '../jsonrpc.js'
 import { codes, encode, encodeBytes, failure, replyId } from '../jsonrpc.js'
 import type { Principal, RequestInfo } from '../principal.js'
+import type { Exchange as SessionExchange } from '../protocol/call.js'
 import type { Session } from '../protocol/session.js'
 import { jsonReply } from './refusal.js'
 import type { EventLog } from './resumable.js'
@@ -87,8 +88,6 @@ class Exchange {
   readonly #options: ExchangeOptions
   readonly #keepAlive: KeepAlive
   readonly #forget: () => void
-  readonly done: Promise<void>
-  #markDone!: () => void
   #respond!: (payload: Payload) => void
   #frames: string[] = []
   #buffered = 0
@@ -97,34 +96,50 @@ class Exchange {
   #responded = false
   #shutDown = false
   #overflowed = false
+  #done: Promise<void> | undefined
+  #markDone: (() => void) | undefined
 
   constructor (options: ExchangeOptions, keepAlive: KeepAlive, forget: () => void) {
     this.#options = options
     this.#keepAlive = keepAlive
     this.#forget = forget
-    this.done = new Promise((resolve) => { this.#markDone = resolve })
+  }
+
+  /** Resolves when the exchange is over. */
+  get done (): Promise<void> {
+    this.#done ??= new Promise((resolve) => { this.#markDone = resolve })
+    return this.#done
   }
 
   run (): Promise<Payload> {
-    const { reply, session, message, mode, principal, request, log, prime } = this.#options
     return new Promise((resolve, reject) => {
       this.#respond = resolve
-      reply.raw.once('close', this.#onClose)
-      const sink = mode === 'json' ? undefined : this.#sink
+      void this.#serve(reject)
+    })
+  }
+
+  async #serve (reject: (error: unknown) => void): Promise<void> {
+    const { reply, session, message, mode, principal, request, log, prime, done } = this.#options
+    try {
+      reply.raw.once('close', () => this.#onClose())
+      const exchange: SessionExchange = { principal, request }
+      if (mode !== 'json') exchange.sink = (notification) => this.#take(notification)
       if (log !== undefined) {
         this.#commit()
+        exchange.closeStream = () => this.#leaveStream(log)
         if (prime === true) void log.prime(this.#write).catch(this.#lost)
       } else if (mode !== 'json') {
         this.#timer = setTimeout(this.#commit, COMMIT_AFTER)
       }
-      const closeStream = log === undefined ? undefined : this.#leaveStream
-      session.handle(message, { sink, principal, request, closeStream }).then((answer) => this.#finish(answer)).catch(reject).finally(() => {
-        clearTimeout(this.#timer)
-        this.#forget()
-        this.#options.done()
-        this.#markDone()
-      })
-    })
+      this.#finish(await session.handle(message, exchange))
+    } catch (error) {
+      reject(error)
+    } finally {
+      clearTimeout(this.#timer)
+      this.#forget()
+      done()
+      this.#markDone?.()
+    }
   }
 
   /** The server closes: the work is aborted, and a client that waits is told. */
@@ -133,7 +148,7 @@ class Exchange {
     this.#options.session.close(new Error('The server is shutting down'))
   }
 
-  readonly #sink = (notification: object): void | Promise<void> => {
+  #take (notification: object): void | Promise<void> {
     const { log } = this.#options
     if (log !== undefined) return log.append(notification, { write: this.#write }).catch(this.#lost)
     if (this.#stream !== undefined) return this.#stream.send(notification)
@@ -144,15 +159,17 @@ class Exchange {
     return undefined
   }
 
-  readonly #write = (text: string): void | Promise<void> => this.#stream!.write(text)
+  get #write (): (text: string) => void | Promise<void> {
+    return (text) => this.#stream!.write(text)
+  }
 
-  readonly #lost = (error: unknown): void => {
-    this.#options.reply.log.error({ err: error }, 'a message of a resumable stream could not be kept')
+  get #lost (): (error: unknown) => void {
+    return (error) => this.#options.reply.log.error({ err: error }, 'a message of a resumable stream could not be kept')
   }
 
   /** Ends the stream, not the work: the rest is kept for the client that comes back. */
-  readonly #leaveStream = (): boolean => {
-    void this.#options.log!.flush().then(() => this.#stream!.finish())
+  #leaveStream (log: EventLog): boolean {
+    void log.flush().then(() => this.#stream!.finish())
     return true
   }
 
@@ -160,12 +177,12 @@ class Exchange {
   readonly #commit = (): void => {
     if (this.#responded) return
     this.#stream = new EventStream(this.#keepAlive, this.#frames.length === 0 ? undefined : this.#frames.join(''))
-    this.#stream.onOverflow = this.#onOverflow
+    this.#stream.onOverflow = () => this.#onOverflow()
     this.#frames = []
     this.#answer(this.#stream, SSE_HEADERS)
   }
 
-  readonly #onOverflow = (): void => {
+  #onOverflow (): void {
     const { reply, log } = this.#options
     // What is kept is not lost: the client comes back for it.
     if (log !== undefined) this.#stream!.destroy()
@@ -211,7 +228,7 @@ class Exchange {
     this.#respond(payload)
   }
 
-  readonly #onClose = (): void => {
+  #onClose (): void {
     const { reply, session, abortOnLeave } = this.#options
     // Over HTTP/2 a response counts as finished when its client resets it: what tells is that it was never ended.
     if (reply.raw.writableEnded) return

@@ -315,7 +315,7 @@ export class AppLayer implements Layer {
     if (tool === undefined || !this.#shows(tool, port.principal)) throw new UnknownPrimitiveError('tool', name)
     this.#requireScopes(tool, port.principal)
     const info = this.#info('tool', tool.name, tool.spec, args, port)
-    return this.#through(info, () => {
+    return await this.#through(info, () => {
       info.context = info.context.forRun()
       return runTool(tool, info.arguments, info.context, info.started, this.#limits)
     })

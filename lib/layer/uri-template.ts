@@ -203,7 +203,7 @@ function parse (template: string): Parts {
     const open = template.indexOf('{', at)
     const text = template.slice(at, open === -1 ? template.length : open)
     if (text.includes('}')) fail("a '}' has no '{'")
-    if (text !== '' && (parts.query.length > 0 || parts.fragment !== undefined)) fail(`nothing but {#x} may follow {?x}, and nothing {#x}`)
+    if (text !== '' && (parts.query.length > 0 || parts.fragment !== undefined)) fail('nothing but {#x} may follow {?x}, and nothing {#x}')
     parts.literals[parts.literals.length - 1] += text
     if (open === -1) break
     const close = template.indexOf('}', open)
@@ -358,5 +358,5 @@ type Sometimes<E extends string> = E extends `?${infer L}` ? Names<L> : never
 export type TemplateVars<T extends string> = string extends T
   ? Record<string, string>
   : { [N in Always<Expressions<T>>]: string } & { [N in Sometimes<Expressions<T>>]?: string } extends infer V
-      ? { [K in keyof V]: V[K] }
-      : never
+    ? { [K in keyof V]: V[K] }
+    : never

@@ -262,7 +262,7 @@ function openState (call: Call, token: unknown): State {
  * Runs a call that may end with questions of its own. 2026: they are the result. Handshake era: they are asked live, and the
  * handler runs again with the answers.
  */
-export async function withRounds<T> (call: Call, run: () => Promise<T>): Promise<Exclude<T, InputRequired>> {
+export async function withRounds<T> (call: Call, run: () => T | Promise<T>): Promise<Exclude<T, InputRequired>> {
   // A state that is not ours is refused before anything runs.
   if (call.era === 'modern') call.openRounds()
   for (let round = 0; ; round++) {

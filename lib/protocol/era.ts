@@ -23,9 +23,13 @@ export interface Envelope {
 }
 
 /** `params._meta` when it has the key that makes a message a 2026 one, whatever its value. */
-export function envelopeMeta (message: unknown): Record<string, unknown> | undefined {
-  const meta = isObject(message) && isObject(message.params) ? message.params._meta : undefined
+export function envelopeOf (params: unknown): Record<string, unknown> | undefined {
+  const meta = isObject(params) ? params._meta : undefined
   return isObject(meta) && Object.hasOwn(meta, META.protocolVersion) ? meta : undefined
+}
+
+export function envelopeMeta (message: unknown): Record<string, unknown> | undefined {
+  return isObject(message) ? envelopeOf(message.params) : undefined
 }
 
 /** Both keys are there, or -32602 that names the missing ones. */

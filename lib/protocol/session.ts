@@ -2,7 +2,7 @@
 // handle() takes a decoded message, or a batch where the revision has it, and resolves to what has to be answered.
 
 import type { SessionRecord, SessionUpdate } from '../backplane/index.js'
-import type { Params, Reply, RequestId, Result } from '../jsonrpc.js'
+import type { Params, Reply, RequestId } from '../jsonrpc.js'
 import { codes, failure, isObject, isRequestId, replyId, RpcError, success } from '../jsonrpc.js'
 import type { Principal, RequestInfo, TransportKind } from '../principal.js'
 import { identityOf } from '../principal.js'
@@ -14,7 +14,7 @@ import type { Exchange } from './call.js'
 import { Call } from './call.js'
 import { MAX_SUBSCRIPTIONS } from './changes.js'
 import type { Envelope } from './era.js'
-import { envelopeMeta, HANDSHAKE_CONNECTION, MODERN_CONNECTION, NO_ENVELOPE, readEnvelope } from './era.js'
+import { envelopeOf, HANDSHAKE_CONNECTION, MODERN_CONNECTION, NO_ENVELOPE, readEnvelope } from './era.js'
 import { isCrash } from './errors.js'
 import { methodOf } from './methods/table.js'
 import type { ProtocolServer } from './server.js'
@@ -107,8 +107,8 @@ export class Session {
     return this.#closed ? undefined : this.#send?.(message, seen)
   }
 
-  /** Takes one decoded message or a batch. Never rejects. */
-  async handle (message: unknown, exchange: Exchange = {}): Promise<Reply | Reply[] | undefined> {
+  /** Takes one decoded message or a batch. */
+  handle (message: unknown, exchange: Exchange = {}): Promise<Reply | Reply[] | undefined> {
     return Array.isArray(message) ? this.#batch(message, exchange) : this.#single(message, exchange)
   }
 
@@ -186,21 +186,16 @@ export class Session {
 
   // ---- single messages
 
-  async #single (message: unknown, exchange: Exchange): Promise<Reply | undefined> {
+  // Promises are passed on as they are: to await them here once more would cost every call a few turns of the microtask queue.
+  #single (message: unknown, exchange: Exchange): Promise<Reply | undefined> {
     const problem = invalid(message)
-    if (problem !== undefined) return problem
+    if (problem !== undefined) return Promise.resolve(problem)
     const { id, method, params } = message as { id?: RequestId, method?: string, params?: unknown }
-    if (method === undefined) {
-      await this.#response(message as Params)
-      return undefined
-    }
+    if (method === undefined) return this.#response(message as Params)
     if (params !== undefined && params !== null && !isObject(params)) {
-      return id === undefined ? undefined : failure(id, { code: codes.invalidParams, message: 'params must be an object' })
+      return Promise.resolve(id === undefined ? undefined : failure(id, { code: codes.invalidParams, message: 'params must be an object' }))
     }
-    if (id === undefined) {
-      await this.#notification(method, (params ?? {}) as Params)
-      return undefined
-    }
+    if (id === undefined) return this.#notification(method, (params ?? {}) as Params)
     return this.#request(id, method, (params ?? {}) as Params, exchange)
   }
 
@@ -215,28 +210,28 @@ export class Session {
       call = new Call(this, id, method, params, envelope?.version ?? this.record.version, envelope, who, request, exchange)
       this.#track(call)
       if (exchange.signal !== undefined) abortWith(call, exchange.signal)
-      const result = await this.#outcome(call, implementation(call, params))
+      const result = await call.untilAborted(implementation(call, params))
       if (call.cancelled) return undefined
       const reply = success(id, result)
       if (method === 'initialize') this.#initialized = true
       return reply
     } catch (error) {
       if (call?.cancelled) return undefined
-      if (isCrash(error)) this.server.log.error({ err: error, method }, 'a request failed')
-      return failure(id, error instanceof RpcError ? error : { code: codes.internalError, message: 'Internal error' })
+      return this.#failed(id, method, call, error)
     } finally {
       if (call !== undefined) this.#untrack(call)
       if (call?.method === 'initialize') this.#initializing = false
     }
   }
 
-  /** The result of the work; of a 2026 call that has to ask first, its questions. */
-  async #outcome (call: Call, work: Promise<Result>): Promise<Result> {
+  /** The answer to a request that came to no result; to a 2026 call that has to ask first, its questions. */
+  #failed (id: RequestId, method: string, call: Call | undefined, error: unknown): Reply {
     try {
-      return await call.untilAborted(work)
+      if (!(error instanceof SuspendedError) || call?.rounds.suspended !== true) throw error
+      return success(id, stamp(call.rounds.result(), this.server.serverInfo(call.protocolVersion), undefined))
     } catch (error) {
-      if (!(error instanceof SuspendedError) || !call.rounds.suspended) throw error
-      return stamp(call.rounds.result(), this.server.serverInfo(call.protocolVersion), undefined)
+      if (isCrash(error)) this.server.log.error({ err: error, method }, 'a request failed')
+      return failure(id, error instanceof RpcError ? error : { code: codes.internalError, message: 'Internal error' })
     }
   }
 
@@ -252,7 +247,7 @@ export class Session {
       this.era = 'handshake'
       return undefined
     }
-    const meta = envelopeMeta({ params })
+    const meta = envelopeOf(params)
     if (meta !== undefined) {
       if (this.era === 'handshake') throw new RpcError(codes.invalidRequest, HANDSHAKE_CONNECTION)
       const envelope = readEnvelope(meta)
@@ -264,7 +259,7 @@ export class Session {
     return undefined
   }
 
-  async #notification (method: string, params: Params): Promise<void> {
+  async #notification (method: string, params: Params): Promise<undefined> {
     if (method === 'notifications/initialized' && this.era === 'handshake' && !this.record.initialized) {
       await this.save({ initialized: true })
     } else if (method === 'notifications/cancelled' && isRequestId(params.requestId)) {
@@ -274,7 +269,7 @@ export class Session {
   }
 
   /** An answer to a question of ours: it may have been asked by another process. A stray one is ignored. */
-  async #response (message: Params): Promise<void> {
+  async #response (message: Params): Promise<undefined> {
     if (!this.settle(message)) await this.server.answerElsewhere(this, message)
   }
 
@@ -319,10 +314,14 @@ function abortWith (call: Call, signal: AbortSignal): void {
 
 /** The answer to a message that is no JSON-RPC 2.0 message; nothing when it is one. */
 function invalid (message: unknown): Reply | undefined {
-  const refuse = (detail = '', id = replyId(message)): Reply => failure(id, { code: codes.invalidRequest, message: `Invalid Request${detail}` })
-  if (!isObject(message) || message.jsonrpc !== '2.0') return refuse()
-  if (!('method' in message)) return 'result' in message || 'error' in message ? undefined : refuse()
-  if (typeof message.method !== 'string') return refuse(': method must be a string')
-  if ('id' in message && !isRequestId(message.id)) return refuse(': bad id', null)
+  if (!isObject(message) || message.jsonrpc !== '2.0') return invalidRequest(message)
+  const { method, id } = message
+  if (method === undefined && !('method' in message)) return 'result' in message || 'error' in message ? undefined : invalidRequest(message)
+  if (typeof method !== 'string') return invalidRequest(message, ': method must be a string')
+  if (!isRequestId(id) && 'id' in message) return invalidRequest(undefined, ': bad id')
   return undefined
+}
+
+function invalidRequest (message: unknown, detail = ''): Reply {
+  return failure(replyId(message), { code: codes.invalidRequest, message: `Invalid Request${detail}` })
 }

@@ -16,7 +16,7 @@ export async function getPrompt (call: Call, params: Params): Promise<Result> {
   const args = argumentsOf(params)
   const { server, protocolVersion, era } = call
   try {
-    const result = shapePromptResult(await withRounds(call, async () => server.layer.getPrompt(name, args, call)), protocolVersion)
+    const result = shapePromptResult(await withRounds(call, () => server.layer.getPrompt(name, args, call)), protocolVersion)
     return era === 'modern' ? stamp(result, server.serverInfo(protocolVersion), undefined) : result
   } catch (error) {
     if (isCrash(error) && !call.cancelled) call.log.error({ err: error, prompt: name }, 'a prompt failed')

@@ -20,7 +20,7 @@ export async function readResource (call: Call, params: Params): Promise<Result>
   const uri = requiredString(params, 'uri')
   const { server, protocolVersion, era } = call
   try {
-    const read = await withRounds(call, async () => server.layer.readResource(uri, call))
+    const read = await withRounds(call, () => server.layer.readResource(uri, call))
     const result = shapeReadResult(Array.isArray(read) ? { contents: read } : read, protocolVersion)
     return era === 'modern' ? stamp(result, server.serverInfo(protocolVersion), server.cacheHints(call.principal)) : result
   } catch (error) {

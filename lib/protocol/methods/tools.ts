@@ -18,7 +18,7 @@ export async function callTool (call: Call, params: Params): Promise<Result> {
   const { server, protocolVersion } = call
   let result: ToolResult
   try {
-    result = await withRounds(call, async () => server.layer.callTool(name, args, call))
+    result = await withRounds(call, () => server.layer.callTool(name, args, call))
   } catch (error) {
     if (isCrash(error) && !call.cancelled) call.log.error({ err: error, tool: name }, 'a tool failed')
     result = toolFailure(error, name, server.exposeErrors)
