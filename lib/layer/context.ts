@@ -68,6 +68,7 @@ export class Context {
   #links: ResourceLink[] | undefined
   /** Of a run that was stopped: it must not see the signal of the next one. */
   #stopped: AbortSignal | undefined
+  #asked = false
 
   constructor (port: CallPort, read: ResourceReader) {
     this.#port = port
@@ -128,13 +129,24 @@ export class Context {
 
   /** Asks a question made with `elicit()`, `elicitUrl()`, `sample()` or `listRoots()`. */
   ask<T> (question: Ask<T>): Promise<T> {
+    this.#asked = true
     return this.#port.ask(question) as Promise<T>
   }
 
   /** Answers to the questions of an explicit `inputRequired()`, by key; empty on the first run. */
-  get inputResponses (): Readonly<Record<string, any>> { return this.#port.inputResponses }
+  get inputResponses (): Readonly<Record<string, any>> {
+    this.#asked = true
+    return this.#port.inputResponses
+  }
+
   /** What an explicit `inputRequired()` of an earlier run wanted back. */
-  get requestState (): unknown { return this.#port.requestState }
+  get requestState (): unknown {
+    this.#asked = true
+    return this.#port.requestState
+  }
+
+  /** @internal Does the result depend on what the client was asked? */
+  get asked (): boolean { return this.#asked }
 
   /**
    * Ends the client's stream while the work goes on: the client comes back for the rest. False where that is not possible

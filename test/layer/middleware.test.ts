@@ -6,7 +6,7 @@ import { Writable } from 'node:stream'
 import { mock } from 'node:test'
 import { z } from 'zod'
 import {
-  AccessDeniedError, audit, cache, concurrency, createLayer, InvalidArgumentsError, LayerError, localPort, metrics, principal,
+  AccessDeniedError, audit, cache, concurrency, createLayer, inputRequired, InvalidArgumentsError, LayerError, listRoots, localPort, metrics, principal,
   rateLimit, RateLimitedError, retry, TimeoutError, ToolError
 } from '../../lib/layer/index.js'
 import type { AppLayer, AuditRecord, CallPort, Middleware, Principal, Rate } from '../../lib/layer/index.js'
@@ -288,6 +288,23 @@ t.test('cache: `vary` keeps apart what depends on more, and keeps out what it ca
   await layer.callTool('read', { date: new Date(0) }, port(alice, of('a')))
   await layer.callTool('read', { big: 1n }, port(alice, of('a')))
   t.equal(kept.size, 2)
+})
+
+t.test('cache: what a client was asked for is no answer to the next call', async (t) => {
+  const layer = layerWith()
+  const kept = cache(layer)
+  layer.use(kept)
+  layer.tool('asks', { annotations: READ }, async (_args, ctx) => {
+    const answer = await ctx.elicit('Which account?', { account: z.string() })
+    return answer.content ?? 'none'
+  })
+  layer.tool('explicit', { annotations: READ }, (_args, ctx) => ctx.inputResponses['q'] === undefined ? inputRequired({ requests: { q: listRoots() } }) : 'roots')
+  const answering = (account: string): CallPort => port(alice, { ask: async () => ({ action: 'accept', content: { account } }) })
+  t.match(await layer.callTool('asks', {}, answering('one')), { structuredContent: { account: 'one' } })
+  t.match(await layer.callTool('asks', {}, answering('two')), { structuredContent: { account: 'two' } })
+  t.match(await layer.callTool('explicit', {}, port()), { resultType: 'input_required' })
+  t.match(await layer.callTool('explicit', {}, port(alice, { inputResponses: { q: { roots: [] } } })), { content: [{ text: 'roots' }] })
+  t.equal(kept.size, 0)
 })
 
 // ---- rate limit

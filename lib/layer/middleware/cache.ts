@@ -30,7 +30,8 @@ interface Entry { readonly result: Record<string, unknown>, readonly expires: nu
 
 /**
  * Keeps results of tools that are hinted read-only **and** idempotent, apart for every principal (its roles and scopes), revision and set of
- * arguments. A change that the layer tells of, and any tool that does not say that it only reads, empties it. Errors are not kept.
+ * arguments. A change that the layer tells of, and any tool that does not say that it only reads, empties it. Errors are not kept, nor is what
+ * depends on an answer of the client.
  * A result out of the cache says so: `_meta["cloudg/cache"]` is `"hit"`.
  *
  * @example layer.use(cache(layer, { ttl: 10_000 }))
@@ -95,7 +96,7 @@ export function cache (layer: Pick<AppLayer, 'onChange'>, options: CacheOptions 
     }
     const began = generation
     const result: unknown = await next()
-    if (began === generation && isComplete(result)) keep(key, result)
+    if (began === generation && !info.context.asked && isComplete(result)) keep(key, result)
     return result
   }
 
