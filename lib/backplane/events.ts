@@ -39,6 +39,11 @@ export class SessionEvents {
     for (const reader of readers ?? []) reader.ended()
   }
 
+  /** The session has ended, and with it all of its streams. */
+  close (): void {
+    for (const stream of [...this.#readers.keys()]) this.end(stream)
+  }
+
   read (from: { after: string } | { stream: string }, reader: EventReader): EventReading | undefined {
     const position = 'stream' in from ? { stream: from.stream, seq: this.#served.get(from.stream) ?? 0 } : this.#positionOf(from.after)
     if (position === undefined) return undefined

@@ -235,6 +235,7 @@ class MemoryBackplane implements Backplane {
     if (left > 0) this.#perOwner.set(owner, left)
     else this.#perOwner.delete(owner)
     this.#tell({ type: 'ended', session: id })
+    entry.events?.close()
     return true
   }
 

@@ -40,6 +40,7 @@ export const refusals = {
   tooManyOwnSessions: refusal(503, 'Too many sessions for this caller', { headers: { 'retry-after': '10' } }),
   tooManyStreams: refusal(503, 'Too many open streams', { headers: { 'retry-after': '10' } }),
   unknownResource: refusal(503, 'The URL of this endpoint is not known', { code: codes.internalError, headers: { 'retry-after': '60' } }),
+  backplaneAway: refusal(503, 'Sessions are not available at the moment', { code: codes.internalError, headers: { 'retry-after': '2' } }),
   internal: refusal(500, 'Internal error', { code: codes.internalError })
 } as const
 
@@ -83,6 +84,7 @@ export class RefusalError extends Error {
 }
 
 const known = new Map<string, Refusal>([
+  ['CLOUDG_MCP_ERR_BACKPLANE_UNAVAILABLE', refusals.backplaneAway],
   ['FST_ERR_CTP_BODY_TOO_LARGE', refusals.bodyTooLarge],
   ['FST_ERR_CTP_INVALID_MEDIA_TYPE', refusals.contentType],
   ['FST_ERR_CTP_EMPTY_JSON_BODY', refusals.parseError],

@@ -1,0 +1,139 @@
+// The log of changes. A change is appended and published in one step, with its position and the one before: a process that gets them in
+// this order has missed nothing, and one that sees a gap reads the log.
+
+import type { BackplaneLog, Change } from '../index.js'
+import { PUBLISH } from './scripts.js'
+import type { Shared } from './shared.js'
+import { fieldsOf, isAfter, serviceKey } from './shared.js'
+
+// One more than the log promises: it shows that nothing is missing before the others.
+const MAX_CHANGES = 1025
+const MAX_UNSENT = 1024
+/** ms; longer than any session that could still ask is idle */
+const MIN_LIFE = 24 * 3_600_000
+const EVERYTHING: readonly Change[] = [{ kind: 'tools' }, { kind: 'resources' }, { kind: 'prompts' }]
+
+export function changesChannel ({ prefix }: Shared): string {
+  return `${prefix}:changes`
+}
+
+export class ChangeLog {
+  readonly #shared: Shared
+  readonly #listeners = new Set<(change: Change, position: string) => void>()
+  /** Changes of this process that Redis does not know yet; the listeners here do. */
+  readonly #unsent = new Map<string, Change>()
+  #life = MIN_LIFE
+  #catchingUp: Promise<void> | undefined
+  #again = false
+  position = ''
+
+  constructor (shared: Shared) {
+    this.#shared = shared
+  }
+
+  /** The log has to reach back as far as sessions live. */
+  liveFor (idleTimeout: number): void {
+    this.#life = Math.max(this.#life, 2 * idleTimeout)
+  }
+
+  onChange (listener: (change: Change, position: string) => void): () => void {
+    this.#listeners.add(listener)
+    return () => { this.#listeners.delete(listener) }
+  }
+
+  async publish (change: Change): Promise<void> {
+    try {
+      await this.#append(change, '')
+    } catch {
+      // Those who are here learn of it at once, the others when Redis is back.
+      const key = `${change.kind} ${change.uri ?? ''}`
+      if (this.#unsent.size < MAX_UNSENT || this.#unsent.has(key)) this.#unsent.set(key, change)
+      this.#tell(change, this.position)
+    }
+  }
+
+  async between (after: string, upTo: string): Promise<{ changes: Change[], complete: boolean }> {
+    const { changes, complete } = await this.#read(after, upTo)
+    return { changes: changes.map(({ change }) => change), complete }
+  }
+
+  /** `previous position by change`, as it was published. */
+  take (text: string): void {
+    const [previous, position, by] = text.split(' ', 3) as [string, string, string]
+    if (this.position !== '' && !isAfter(position, this.position)) return
+    if (previous !== this.position) {
+      this.catchUp().catch(() => {})
+      return
+    }
+    this.#advance(position, by, JSON.parse(text.slice(previous.length + position.length + by.length + 3)) as Change)
+  }
+
+  /** Reads what has been missed. */
+  async catchUp (log?: BackplaneLog): Promise<void> {
+    this.#again = true
+    this.#catchingUp ??= this.#readOn(log).finally(() => { this.#catchingUp = undefined })
+    return this.#catchingUp
+  }
+
+  async #readOn (log: BackplaneLog | undefined): Promise<void> {
+    while (this.#again) {
+      this.#again = false
+      const head = await this.#head()
+      if (this.position === '') {
+        this.position = head
+      } else if (isAfter(this.position, head)) {
+        // The log has begun anew: what was in it and did not get here is unknown.
+        this.position = head
+        for (const change of EVERYTHING) this.#tell(change, head)
+      } else {
+        const { changes, complete } = await this.#read(this.position, head)
+        if (!complete) {
+          log?.warn({ from: this.position, to: head }, 'changes of other processes have been missed: clients are told that the lists have changed')
+          for (const change of EVERYTHING) this.#tell(change, this.position)
+        }
+        for (const { position, by, change } of changes) if (isAfter(position, this.position)) this.#advance(position, by, change)
+      }
+    }
+    for (const [key, change] of this.#unsent) {
+      await this.#append(change, this.#shared.process)
+      this.#unsent.delete(key)
+    }
+  }
+
+  #advance (position: string, by: string, change: Change): void {
+    this.position = position
+    if (by !== this.#shared.process) this.#tell(change, position)
+  }
+
+  #tell (change: Change, position: string): void {
+    for (const listener of this.#listeners) listener(change, position)
+  }
+
+  /** @param by the process whose listeners know it already */
+  async #append (change: Change, by: string): Promise<void> {
+    const text = JSON.stringify(change)
+    await this.#shared.connection.run(PUBLISH, serviceKey(this.#shared), changesChannel(this.#shared), text, by, MAX_CHANGES, this.#life)
+  }
+
+  async #head (): Promise<string> {
+    const last = await this.#shared.connection.call(async (client) => client.xrevrange(this.#key, '+', '-', 'COUNT', 1))
+    return last[0]?.[0] ?? '0-0'
+  }
+
+  async #read (after: string, upTo: string): Promise<{ changes: { position: string, by: string, change: Change }[], complete: boolean }> {
+    if (!isAfter(upTo, after)) return { changes: [], complete: true }
+    const [entries, first, length] = await this.#shared.connection.call(async (client) => Promise.all([
+      client.xrange(this.#key, `(${after}`, upTo),
+      client.xrange(this.#key, '-', '+', 'COUNT', 1),
+      client.xlen(this.#key)
+    ]))
+    const changes = entries.map(([position, fields]) => {
+      const { c: text, by = '' } = fieldsOf(fields)
+      return { position, by, change: JSON.parse(text!) as Change }
+    })
+    // Only a log that is full has dropped something.
+    return { changes, complete: length < MAX_CHANGES || first[0] === undefined || !isAfter(first[0][0], after) }
+  }
+
+  get #key (): string { return `${serviceKey(this.#shared)}:c` }
+}

@@ -1,0 +1,204 @@
+// Two connections of our own, made like the caller's client: one for commands, one that listens. Commands fail at once while
+// Redis is away, and what it does not answer in time is given up: nobody waits for a Redis that does not come back.
+
+import { createRequire } from 'node:module'
+import type { Cluster, Redis } from 'ioredis'
+import { BackplaneUnavailableError } from '../../errors.js'
+import type { BackplaneLog } from '../index.js'
+import type { Script } from './scripts.js'
+
+export type Client = Redis | Cluster
+
+export interface ConnectionOptions {
+  client?: Client | undefined
+  url?: string | undefined
+  /** ms */
+  timeout: number
+  required: boolean
+  startTimeout: number
+}
+
+export interface Listener {
+  readonly channels: readonly string[]
+  message (channel: string, text: string): void
+  /** Subscribed, for the first time or again: messages may have been missed. */
+  restored (): Promise<void>
+}
+
+const RETRY_MAX = 1000
+const RETRY_RESTORE = 100
+// What Redis says while it cannot serve; anything else that it says is our mistake.
+const AWAY = /^(READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|MISCONF|OOM|NOREPLICAS|BUSY|TRYAGAIN|UNBLOCKED|NOAUTH|WRONGPASS|NOPERM)\b/
+const CHANGED_ROLE = /^(READONLY|MASTERDOWN)\b/
+
+export class Connection {
+  readonly #options: ConnectionOptions
+  readonly #listener: Listener
+  #log: BackplaneLog | undefined
+  #commands: Client | undefined
+  #subscriber: Client | undefined
+  readonly #pending = new Set<Promise<unknown>>()
+  #away = false
+  #restoring = false
+  #restoreAgain = false
+  #onRestored: (() => void) | undefined
+  #lastError: Error | undefined
+
+  constructor (options: ConnectionOptions, listener: Listener) {
+    this.#options = options
+    this.#listener = listener
+  }
+
+  /** @throws BackplaneUnavailableError */
+  async start (log: BackplaneLog): Promise<void> {
+    const { required, startTimeout } = this.#options
+    this.#log = log
+    const restored = new Promise<true>((resolve) => { this.#onRestored = () => resolve(true) })
+    this.#commands = this.#open('commands')
+    this.#subscriber = this.#open('subscriber')
+    for (const client of [this.#commands, this.#subscriber]) client.connect().catch(() => {})
+    let timer: NodeJS.Timeout | undefined
+    const late = new Promise<false>((resolve) => { timer = setTimeout(resolve, startTimeout, false) })
+    const inTime = await Promise.race([restored, late])
+    clearTimeout(timer)
+    if (inTime) return
+    const why = this.#lastError?.message || `no connection within ${startTimeout} ms`
+    if (required) {
+      await this.close()
+      throw new BackplaneUnavailableError(why)
+    }
+    this.#away = true
+    log.warn({ err: this.#lastError }, 'Redis cannot be reached: sessions are refused until it can')
+  }
+
+  async close (): Promise<void> {
+    // What is on its way leaves first: commands of one turn are sent at its end.
+    while (this.#pending.size > 0) await Promise.allSettled(this.#pending)
+    const clients = [this.#commands, this.#subscriber]
+    this.#commands = this.#subscriber = undefined
+    await Promise.all(clients.map(async (client) => {
+      if (client?.status === 'ready') await client.quit().catch(() => {})
+      client?.disconnect()
+    }))
+  }
+
+  /** @throws BackplaneUnavailableError */
+  async run (script: Script, key: string, ...args: (string | number)[]): Promise<any> {
+    return this.#send(async (client) => {
+      try {
+        return await client.evalsha(script.sha, 1, key, ...args)
+      } catch (error) {
+        if (!(error instanceof Error) || !error.message.startsWith('NOSCRIPT')) throw error
+        return client.eval(script.text, 1, key, ...args)
+      }
+    })
+  }
+
+  /** @throws BackplaneUnavailableError */
+  async call<T> (work: (client: Client) => Promise<T>): Promise<T> {
+    return this.#send(work)
+  }
+
+  /** Is anybody subscribed to a channel, at whichever node? */
+  async hasListener (channel: string): Promise<boolean> {
+    return this.#send(async (client) => {
+      const nodes = isCluster(client) ? client.nodes('all') : [client]
+      const answers = await Promise.all(nodes.map(async (node) => node.pubsub('NUMSUB', channel)))
+      return answers.some(([, count]) => Number(count) > 0)
+    })
+  }
+
+  /** Notices when the connection that listens is dead without having been closed. */
+  async checkSubscriber (): Promise<void> {
+    const subscriber = this.#subscriber
+    if (subscriber !== undefined && !isCluster(subscriber) && subscriber.status === 'ready') await subscriber.ping().catch(() => {})
+  }
+
+  async #send<T> (work: (client: Client) => Promise<T>): Promise<T> {
+    const client = this.#commands
+    if (client === undefined) throw new BackplaneUnavailableError('not started')
+    const working = work(client)
+    this.#pending.add(working)
+    try {
+      return await working
+    } catch (error) {
+      if (error instanceof Error && error.name === 'ReplyError' && !AWAY.test(error.message)) throw error
+      throw new BackplaneUnavailableError(error instanceof Error ? error.message : String(error))
+    } finally {
+      this.#pending.delete(working)
+    }
+  }
+
+  /** Both connections are there, for the first time or again. */
+  #restore (): void {
+    const [commands, subscriber] = [this.#commands, this.#subscriber]
+    if (commands?.status !== 'ready' || subscriber?.status !== 'ready') return
+    if (this.#restoring) {
+      this.#restoreAgain = true
+      return
+    }
+    this.#restoring = true
+    this.#restoreAgain = false
+    subscriber.subscribe(...this.#listener.channels).then(async () => this.#listener.restored()).then(() => {
+      this.#restoring = false
+      if (this.#restoreAgain) return this.#restore()
+      if (this.#away) this.#log?.info('Redis is back')
+      this.#away = false
+      this.#onRestored?.()
+    }, () => {
+      // One of them is gone again, or Redis is not quite ready.
+      setTimeout(() => {
+        this.#restoring = false
+        this.#restore()
+      }, RETRY_RESTORE).unref()
+    })
+  }
+
+  #open (what: 'commands' | 'subscriber'): Client {
+    const { timeout, client } = this.#options
+    const own = {
+      lazyConnect: true,
+      keyPrefix: '',
+      enableOfflineQueue: false,
+      // Many commands of one turn of the event loop leave in one write.
+      enableAutoPipelining: what === 'commands'
+    }
+    const retryStrategy = (times: number): number => Math.min(20 * 2 ** times, RETRY_MAX)
+    const connection = {
+      maxRetriesPerRequest: 0,
+      autoResubscribe: false,
+      autoResendUnfulfilledCommands: false,
+      socketTimeout: timeout,
+      connectTimeout: timeout
+    }
+    const one = { ...own, ...connection, retryStrategy }
+    const opened = client === undefined
+      ? new (ioredis().Redis)(this.#options.url!, { ...one, reconnectOnError: changedRole })
+      : isCluster(client)
+        ? client.duplicate([], { ...own, clusterRetryStrategy: retryStrategy, redisOptions: connection })
+        : client.duplicate({ ...one, reconnectOnError: (error: Error) => changedRole(error) || (client.options.reconnectOnError?.(error) ?? false) })
+    opened.on('error', (error: Error) => { this.#lastError = error })
+    opened.on('message', (channel: string, text: string) => this.#listener.message(channel, text))
+    opened.on('close', () => {
+      if (this.#away || this.#commands === undefined) return
+      this.#away = true
+      this.#log?.warn({ err: this.#lastError }, 'the connection to Redis is lost')
+    })
+    opened.on('ready', () => this.#restore())
+    return opened
+  }
+}
+
+/** A server that was promoted or demoted: the client has to look for the right one. */
+function changedRole (error: Error): boolean {
+  return CHANGED_ROLE.test(error.message)
+}
+
+export function isCluster (client: Client): client is Cluster {
+  return (client as { isCluster?: boolean }).isCluster === true
+}
+
+/** The caller's ioredis, where nothing but a URL is given. */
+function ioredis (): typeof import('ioredis') {
+  return createRequire(import.meta.url)('ioredis') as typeof import('ioredis')
+}

@@ -1,0 +1,344 @@
+// What has to happen at once in Redis, as Lua. A script touches the keys of one slot: those of one session, whose names all begin
+// with KEYS[1] = `{prefix:id}`, or those of the service, which begin with `{prefix}`. So all of it runs on Redis Cluster.
+//
+//   {prefix:id}     hash    the session: who, idle, indexed, the fields of its record, reader, bytes, served:<stream>
+//   {prefix:id}:h   zset    processes that use it, by the end of their lease
+//   {prefix:id}:u   set     URIs that it is subscribed to
+//   {prefix:id}:o   stream  messages that wait for the reader of its standalone stream
+//   {prefix:id}:i   stream  signals to the processes that use it
+//   {prefix:id}:e   stream  events of its resumable streams
+//   {prefix:id}:t   hash    streams that one process writes: `process owed`
+//   {prefix}:s      zset    sessions, by the time at which they may have expired
+//   {prefix}:o:*    zset    the same, of one owner
+//   {prefix}:c      stream  the log of changes
+
+import { createHash } from 'node:crypto'
+
+export interface Script { readonly text: string, readonly sha: string }
+
+function script (body: string): Script {
+  const text = `local K = KEYS[1]\nlocal call = redis.call\n${body.trim()}`
+  return { text, sha: createHash('sha1').update(text).digest('hex') }
+}
+
+// ms, by the clock of Redis alone: those of the processes may differ.
+const NOW = `
+local function clock ()
+  local t = call('TIME')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+local now = clock()`
+
+// The keys beside the hash live longer than it: they are not touched at every use, only when the index is due.
+const KEEP = `
+local function keep (idle, lease)
+  return math.ceil(math.max(idle, lease) + idle / 10 + 1000)
+end`
+
+// Tells the processes that use the session, but not the one that caused it.
+const TELL = `
+local function tell (process, channel, message)
+  for _, other in ipairs(call('ZRANGEBYSCORE', K .. ':h', now, '+inf')) do
+    if other ~= process then call('PUBLISH', channel .. other, message) end
+  end
+end`
+
+// The session is in use by a process until the end of its lease. True when the index has to be told that it lives.
+const USE = `${KEEP}
+local function use (process, lease, idle, indexed)
+  lease, idle = tonumber(lease), tonumber(idle)
+  call('PEXPIRE', K, math.max(idle, lease))
+  call('ZADD', K .. ':h', now + lease, process)
+  call('PEXPIRE', K .. ':h', lease)
+  if now - indexed <= idle / 10 then return false end
+  call('HSET', K, 'indexed', now)
+  for _, suffix in ipairs({ ':u', ':o', ':e', ':t' }) do call('PEXPIRE', K .. suffix, keep(idle, lease)) end
+  return true
+end`
+
+const RECORD = "'version', 'initialized', 'capabilities', 'clientInfo', 'logLevel', 'isNew', 'seen'"
+
+/** ARGV: idle, then fields and values of the hash. */
+export const CREATE = script(`${NOW}
+call('HSET', K, 'idle', ARGV[1], 'indexed', now, unpack(ARGV, 2))
+call('PEXPIRE', K, ARGV[1])`)
+
+/** ARGV: who, process, lease. Returns the time, whether the index is due, idle, and the record. */
+export const ACQUIRE = script(`
+local s = call('HMGET', K, 'who', 'idle', 'indexed', ${RECORD})
+if s[1] ~= ARGV[1] then return false end
+${NOW}${USE}
+local due = use(ARGV[2], ARGV[3], s[2], s[3])
+return { now, due and 1 or 0, s[2], unpack(s, 4, 10) }`)
+
+/** ARGV: process. The idle time starts anew once nobody uses it. */
+export const RELEASE = script(`
+call('ZREM', K .. ':h', ARGV[1])
+local idle = call('HGET', K, 'idle')
+if not idle then return end
+if call('EXISTS', K .. ':h') == 1 then
+${NOW}
+  if call('ZCOUNT', K .. ':h', now, '+inf') > 0 then return end
+end
+call('PEXPIRE', K, idle)`)
+
+/**
+ * ARGV: process, lease, token of the reader that this process has or '', the last signal seen. Renews the use. Returns whether
+ * the index is due, idle, whether the reader has been replaced, the fields that change, and the signals since.
+ */
+export const BEAT = script(`
+local s = call('HMGET', K, 'idle', 'indexed', 'reader', ${RECORD})
+if not s[1] then return false end
+${NOW}${USE}
+local due = use(ARGV[1], ARGV[2], s[1], s[2])
+local replaced = ARGV[3] ~= '' and s[3] ~= ARGV[1] .. ' ' .. ARGV[3]
+return { due and 1 or 0, s[1], replaced and 1 or 0, call('XRANGE', K .. ':i', '(' .. ARGV[4], '+'), unpack(s, 4, 10) }`)
+
+/** ARGV: process, channel, message, then fields and values. */
+export const UPDATE = script(`
+if call('EXISTS', K) == 0 then return end
+${NOW}${TELL}
+call('HSET', K, unpack(ARGV, 4))
+tell(ARGV[1], ARGV[2], ARGV[3])`)
+
+/** ARGV: process, channel, message, lease, URI, limit. */
+export const SUBSCRIBE = script(`
+local idle = call('HGET', K, 'idle')
+if not idle or call('SISMEMBER', K .. ':u', ARGV[5]) == 1 then return 1 end
+if call('SCARD', K .. ':u') >= tonumber(ARGV[6]) then return 0 end
+${NOW}${TELL}${KEEP}
+call('SADD', K .. ':u', ARGV[5])
+call('PEXPIRE', K .. ':u', keep(idle, ARGV[4]))
+tell(ARGV[1], ARGV[2], ARGV[3])
+return 1`)
+
+/** ARGV: process, channel, message, URI. */
+export const UNSUBSCRIBE = script(`
+if call('SREM', K .. ':u', ARGV[4]) == 0 then return end
+${NOW}${TELL}
+tell(ARGV[1], ARGV[2], ARGV[3])`)
+
+/**
+ * ARGV: process, channel, message, and for an eviction the longest time to live that still counts as idle, else ''.
+ * Returns whose it was, when it was there and has ended.
+ */
+export const DELETE = script(`${NOW}${TELL}
+if ARGV[4] ~= '' then
+  if call('PTTL', K) > tonumber(ARGV[4]) then return false end
+  if call('ZCOUNT', K .. ':h', now, '+inf') > 0 then return false end
+end
+local who = call('HGET', K, 'who')
+if not who then return false end
+tell(ARGV[1], ARGV[2], ARGV[3])
+call('DEL', K, K .. ':h', K .. ':u', K .. ':o', K .. ':i', K .. ':e', K .. ':t')
+return who`)
+
+/** Returns the time to live, negative when there is no session, and whether it is in use. */
+export const PROBE = script(`
+local ttl = call('PTTL', K)
+if ttl < 0 then return { -1, 0 } end
+${NOW}
+return { ttl, call('ZCOUNT', K .. ':h', now, '+inf') > 0 and 1 or 0 }`)
+
+/**
+ * ARGV: process, channel, the two halves of the message around the id of the entry, the signal, whether to keep it.
+ * Nobody uses the session: nobody waits for it.
+ */
+export const SIGNAL = script(`${NOW}${TELL}
+if call('ZCOUNT', K .. ':h', now, '+inf') == 0 then return end
+local id
+if ARGV[6] == '1' then
+  id = call('XADD', K .. ':i', 'MAXLEN', 64, '*', 's', ARGV[5])
+  call('PEXPIRE', K .. ':i', 60000)
+else
+  id = ''
+end
+tell(ARGV[1], ARGV[2], ARGV[3] .. id .. ARGV[4])`)
+
+// ---- the standalone stream
+
+/** ARGV: channel, message, lease, the client's message, how many are kept. Returns the process of the reader. */
+export const PUSH = script(`
+local s = call('HMGET', K, 'idle', 'reader')
+if not s[1] then return false end
+${KEEP}
+call('XADD', K .. ':o', 'MAXLEN', ARGV[5], '*', 'm', ARGV[4])
+call('PEXPIRE', K .. ':o', keep(s[1], ARGV[3]))
+if not s[2] then return false end
+local process = string.match(s[2], '^%S+')
+call('PUBLISH', ARGV[1] .. process, ARGV[2])
+return process`)
+
+/**
+ * ARGV: process, token, the reader that may be replaced or '', channel, and the message to it. Returns the reader that has the
+ * place; or 1, the URIs of the subscriptions, and up to where the session has been told of changes.
+ */
+export const OPEN = script(`
+local s = call('HMGET', K, 'idle', 'reader', 'seen')
+if not s[1] then return false end
+${NOW}
+if s[2] then
+  local process = string.match(s[2], '^%S+')
+  if s[2] ~= ARGV[3] then
+    local lease = call('ZSCORE', K .. ':h', process)
+    if lease and tonumber(lease) > now then return s[2] end
+  end
+  call('PUBLISH', ARGV[4] .. process, ARGV[5])
+end
+call('HSET', K, 'reader', ARGV[1] .. ' ' .. ARGV[2])
+return { 1, call('SMEMBERS', K .. ':u'), s[3] }`)
+
+/** ARGV: process, token, seen. */
+export const CLOSE = script(`
+if call('HGET', K, 'reader') ~= ARGV[1] .. ' ' .. ARGV[2] then return end
+call('HDEL', K, 'reader')
+call('HSET', K, 'seen', ARGV[3])`)
+
+export const HAS_READER = script(`
+local reader = call('HGET', K, 'reader')
+if not reader then return 0 end
+${NOW}
+local lease = call('ZSCORE', K .. ':h', string.match(reader, '^%S+'))
+return lease and tonumber(lease) > now and 1 or 0`)
+
+// ---- events
+
+/**
+ * ARGV: process, channel, message, lease, stream, data, mode (`open` or `own` for a stream of this process, `shared`), owed,
+ * seen, most events, most bytes, longest age. Returns the id of the entry, '' when the stream is no longer ours.
+ */
+export const APPEND = script(`
+local idle = call('HGET', K, 'idle')
+if not idle then return '' end
+${NOW}${TELL}${KEEP}
+local E, T = K .. ':e', K .. ':t'
+if ARGV[7] == 'open' then
+  call('HSET', T, ARGV[5], ARGV[1] .. ' ' .. ARGV[8])
+  call('PEXPIRE', T, keep(idle, ARGV[4]))
+elseif ARGV[7] == 'own' and string.match(call('HGET', T, ARGV[5]) or '', '^%S+') ~= ARGV[1] then
+  return ''
+end
+local id = call('XADD', E, '*', 's', ARGV[5], 'd', ARGV[6])
+local bytes = call('HINCRBY', K, 'bytes', #ARGV[6])
+local events = call('XLEN', E)
+while events > 1 do
+  local first = call('XRANGE', E, '-', '+', 'COUNT', 1)[1]
+  local at = tonumber(string.match(first[1], '^%d+'))
+  if events <= tonumber(ARGV[10]) and bytes <= tonumber(ARGV[11]) and at >= now - ARGV[12] then break end
+  call('XDEL', E, first[1])
+  bytes = call('HINCRBY', K, 'bytes', -#first[2][4])
+  events = events - 1
+end
+call('PEXPIRE', E, keep(idle, ARGV[4]))
+if ARGV[9] ~= '' then call('HSET', K, 'seen', ARGV[9]) end
+tell(ARGV[1], ARGV[2], ARGV[3])
+return id`)
+
+/** ARGV: process, channel, message, lease, stream, mode. The end is an entry too, so that it comes after all others. */
+export const END = script(`
+local idle = call('HGET', K, 'idle')
+if not idle then return end
+${NOW}${TELL}${KEEP}
+if ARGV[6] ~= 'shared' then
+  if string.match(call('HGET', K .. ':t', ARGV[5]) or '', '^%S+') ~= ARGV[1] then return end
+  call('HDEL', K .. ':t', ARGV[5])
+end
+call('XADD', K .. ':e', '*', 's', ARGV[5], 'd', '', 'x', '1')
+call('PEXPIRE', K .. ':e', keep(idle, ARGV[4]))
+tell(ARGV[1], ARGV[2], ARGV[3])`)
+
+/**
+ * ARGV: stream, the entry after which to begin, or '' for where the last reader stopped. Returns who writes the stream (`process owed`, or
+ * ''), where to begin, and up to where the log reaches by now; nothing when there is no such event.
+ */
+export const READ = script(`
+if call('EXISTS', K) == 0 then return false end
+local E, stream, after = K .. ':e', ARGV[1], ARGV[2]
+local writer = call('HGET', K .. ':t', stream) or ''
+if after == '' then return { writer, call('HGET', K, 'served:' .. stream) or '0-0' } end
+local found = call('XRANGE', E, after, after)[1]
+if found then return found[2][2] == stream and { writer, after } end
+-- It may have been dropped for being old; then it comes before everything that is there, and its stream goes on.
+local first = call('XRANGE', E, '-', '+', 'COUNT', 1)[1]
+local function parts (id)
+  local ms, n = string.match(id, '^(%d+)-(%d+)$')
+  return tonumber(ms), tonumber(n)
+end
+if not first then return writer ~= '' and { writer, after } end
+local ms, n = parts(after)
+local firstMs, firstN = parts(first[1])
+if ms > firstMs or (ms == firstMs and n > firstN) then return false end
+if writer ~= '' then return { writer, after } end
+for _, entry in ipairs(call('XRANGE', E, '-', '+')) do
+  if entry[2][2] == stream then return { writer, after } end
+end
+return false`)
+
+/** ARGV: stream, the process that wrote it, the process that takes it over. Returns what was owed. */
+export const CLAIM = script(`
+local process, owed = string.match(call('HGET', K .. ':t', ARGV[1]) or '', '^(%S+) (.*)$')
+if process ~= ARGV[2] then return false end
+call('HSET', K .. ':t', ARGV[1], ARGV[3] .. ' ' .. owed)
+return owed`)
+
+/** ARGV: field, value. */
+export const SET = script(`
+if call('EXISTS', K) == 1 then call('HSET', K, ARGV[1], ARGV[2]) end`)
+
+// ---- the service: KEYS[1] = {prefix}
+
+// A key of the index lives as long as its last entry.
+const INDEX = `
+local function live (key)
+  local last = call('ZRANGE', key, -1, -1, 'WITHSCORES')
+  if last[2] then call('PEXPIREAT', key, string.format('%.0f', last[2])) end
+end`
+
+/**
+ * ARGV: id, owner, how long the entry lives, most sessions, most of one owner, how many candidates to return, then ids that are gone.
+ * Returns `created` and the head of the log of changes; or `owner-full` or `full` and the sessions that were used least recently.
+ */
+export const RESERVE = script(`${NOW}${INDEX}
+local S, O = K .. ':s', K .. ':o:' .. ARGV[2]
+for at = 7, #ARGV do
+  call('ZREM', S, ARGV[at])
+  call('ZREM', O, ARGV[at])
+end
+call('ZREMRANGEBYSCORE', S, '-inf', now)
+call('ZREMRANGEBYSCORE', O, '-inf', now)
+local most = tonumber(ARGV[6]) - 1
+if call('ZCARD', O) >= tonumber(ARGV[5]) then return { 'owner-full', call('ZRANGE', O, 0, most) } end
+if call('ZCARD', S) >= tonumber(ARGV[4]) then return { 'full', call('ZRANGE', S, 0, most) } end
+call('ZADD', S, now + ARGV[3], ARGV[1])
+call('ZADD', O, now + ARGV[3], ARGV[1])
+live(S)
+live(O)
+local head = call('XREVRANGE', K .. ':c', '+', '-', 'COUNT', 1)[1]
+return { 'created', head and head[1] or '0-0' }`)
+
+/** ARGV: id, owner, how long the entry lives. */
+export const TOUCH = script(`${NOW}${INDEX}
+for _, key in ipairs({ K .. ':s', K .. ':o:' .. ARGV[2] }) do
+  call('ZADD', key, now + ARGV[3], ARGV[1])
+  live(key)
+end`)
+
+/** ARGV: id, owner. */
+export const FORGET = script(`
+call('ZREM', K .. ':s', ARGV[1])
+call('ZREM', K .. ':o:' .. ARGV[2], ARGV[1])`)
+
+/** ARGV: how many ids to return at most. Returns how many there are, and ids if they are few. */
+export const COUNT = script(`${NOW}
+call('ZREMRANGEBYSCORE', K .. ':s', '-inf', now)
+local count = call('ZCARD', K .. ':s')
+return { count, count <= tonumber(ARGV[1]) and call('ZRANGE', K .. ':s', 0, -1) or {} }`)
+
+/** ARGV: channel, change, process that has told its own clients or '', how many are kept, ms that the log lives. Returns the position. */
+export const PUBLISH = script(`
+local C = K .. ':c'
+local last = call('XREVRANGE', C, '+', '-', 'COUNT', 1)[1]
+local id = call('XADD', C, 'MAXLEN', ARGV[4], '*', 'c', ARGV[2], 'by', ARGV[3])
+call('PEXPIRE', C, ARGV[5])
+call('PUBLISH', ARGV[1], (last and last[1] or '0-0') .. ' ' .. id .. ' ' .. ARGV[3] .. ' ' .. ARGV[2])
+return id`)

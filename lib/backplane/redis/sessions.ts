@@ -1,0 +1,258 @@
+// Sessions in Redis: records with their idle time as time to live, uses by process with a lease, and the index behind the caps.
+// The index is in one slot, each session in its own. It may know a session a little longer than the session lives; what it
+// says is checked against the sessions where it matters, at a cap.
+
+import { createHash } from 'node:crypto'
+import type { Created, SessionLimits, SessionRecord, SessionUpdate, SessionUse, Signal } from '../index.js'
+import { ACQUIRE, BEAT, COUNT, CREATE, DELETE, FORGET, PROBE, RELEASE, RESERVE, SIGNAL, SUBSCRIBE, TOUCH, UNSUBSCRIBE, UPDATE } from './scripts.js'
+import type { Held, Shared } from './shared.js'
+import { channelOf, encodeMessage, isAfter, serviceKey, sessionKey } from './shared.js'
+
+// Sessions that are looked at when a cap is reached; the least recently used are among the first of the index.
+const CANDIDATES = 128
+const ATTEMPTS = 8
+// Sessions that are counted one by one, and answers larger than what is kept for a process that is just reconnecting.
+const COUNTED = 1024
+const MAX_KEPT_SIGNAL = 16 * 1024
+const BEATS_AT_ONCE = 100
+
+type Stored = [version: string, initialized: string, capabilities: string, clientInfo: string | null, logLevel: string, isNew: string | null, seen: string | null]
+
+export class Sessions {
+  readonly #shared: Shared
+
+  constructor (shared: Shared) {
+    this.#shared = shared
+  }
+
+  async create (record: SessionRecord, { idleTimeout, maxSessions, maxSessionsPerPrincipal }: SessionLimits): Promise<Created> {
+    const { id, owner, kind, seen: _seen, ...rest } = record
+    let gone: string[] = []
+    for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+      const [outcome, more] = await this.#service(RESERVE, id, ownerKey(owner), this.#indexed(idleTimeout), maxSessions, maxSessionsPerPrincipal, CANDIDATES, ...gone) as [Created, any]
+      if (outcome === 'created') {
+        await this.#session(id, CREATE, idleTimeout, 'who', whoOf(kind, owner), 'seen', more as string, ...fieldsOf(rest))
+        return 'created'
+      }
+      gone = await this.#makeRoom(outcome, more as string[])
+      if (gone.length === 0) return outcome
+    }
+    return 'full'
+  }
+
+  /** Sessions that the index may forget: those that have expired, or the least recently used idle one of the owner. */
+  async #makeRoom (outcome: Created, candidates: string[]): Promise<string[]> {
+    const states = await Promise.all(candidates.map(async (id) => {
+      const [ttl, used] = await this.#session(id, PROBE) as [number, number]
+      return { id, ttl, used: used === 1 }
+    }))
+    const gone = states.filter(({ ttl }) => ttl < 0).map(({ id }) => id)
+    if (gone.length > 0 || outcome === 'full') return gone
+    const idle = states.filter(({ used }) => !used).sort((one, other) => one.ttl - other.ttl)
+    for (const { id, ttl } of idle) {
+      if (await this.#end(id, ttl) !== null) return [id]
+    }
+    return []
+  }
+
+  async acquire (id: string, kind: SessionRecord['kind'], owner: string): Promise<SessionUse | undefined> {
+    const { held, process, lease } = this.#shared
+    let entry = held.get(id)
+    if (entry === undefined) held.set(id, entry = { owner, uses: 0, reading: new Set(), signal: '', place: undefined, tails: new Set() })
+    // It counts before it is asked for, so that a release of another use does not undo it.
+    entry.uses++
+    const updated: SessionUpdate = {}
+    entry.reading.add(updated)
+    let answer: [number, number, string, ...Stored] | null
+    try {
+      answer = await this.#session(id, ACQUIRE, whoOf(kind, owner), process, lease)
+    } catch (error) {
+      this.#release(id, entry)
+      throw error
+    } finally {
+      entry.reading.delete(updated)
+    }
+    if (answer === null) {
+      if (--entry.uses === 0) held.delete(id)
+      return undefined
+    }
+    const [now, due, idle, ...stored] = answer
+    if (entry.signal === '') entry.signal = `${now - 1}-0`
+    if (due === 1) this.#touch(id, owner, Number(idle))
+    let used = true
+    return {
+      record: { id, owner, kind, ...readRecord(stored), ...updated },
+      release: () => {
+        if (!used) return
+        used = false
+        this.#release(id, entry)
+      }
+    }
+  }
+
+  #release (id: string, entry: Held): void {
+    const { held, process } = this.#shared
+    if (--entry.uses > 0) return
+    if (held.get(id) === entry) held.delete(id)
+    // What is not released is free when its lease has ended.
+    this.#session(id, RELEASE, process).catch(() => {})
+  }
+
+  /** This process is about to leave. */
+  releaseAll (): void {
+    const { held, process } = this.#shared
+    for (const id of held.keys()) this.#session(id, RELEASE, process).catch(() => {})
+    held.clear()
+  }
+
+  async update (id: string, part: SessionUpdate): Promise<void> {
+    const { process } = this.#shared
+    await this.#session(id, UPDATE, process, channelOf(this.#shared), encodeMessage('updated', id, part), ...fieldsOf(part))
+    this.noteUpdate(id, part)
+  }
+
+  /** A record that is on its way from Redis may be older than this. */
+  noteUpdate (id: string, part: SessionUpdate): void {
+    for (const updated of this.#shared.held.get(id)?.reading ?? []) Object.assign(updated, part)
+  }
+
+  async subscribe (id: string, uri: string, limit: number): Promise<boolean> {
+    const { process, lease } = this.#shared
+    return await this.#session(id, SUBSCRIBE, process, channelOf(this.#shared), encodeMessage('subscribed', id, uri, true), lease, uri, limit) === 1
+  }
+
+  async unsubscribe (id: string, uri: string): Promise<void> {
+    await this.#session(id, UNSUBSCRIBE, this.#shared.process, channelOf(this.#shared), encodeMessage('subscribed', id, uri, false), uri)
+  }
+
+  async delete (id: string): Promise<boolean> {
+    const who = await this.#end(id)
+    if (who === null) return false
+    await this.#service(FORGET, id, ownerKey(who.slice(who.indexOf(':') + 1)))
+    return true
+  }
+
+  /** Ends a session; with a time to live only when it has been idle since. Resolves to whose it was. */
+  async #end (id: string, ttl?: number): Promise<string | null> {
+    const { process } = this.#shared
+    const who = await this.#session(id, DELETE, process, channelOf(this.#shared), encodeMessage('ended', id), ttl ?? '') as string | null
+    if (who !== null) this.ended(id)
+    return who
+  }
+
+  /** It is no more. */
+  ended (id: string): void {
+    this.#shared.tell({ type: 'ended', session: id })
+    for (const tail of this.#shared.held.get(id)?.tails ?? []) tail.end()
+  }
+
+  async count (): Promise<number> {
+    const [count, ids] = await this.#service(COUNT, COUNTED) as [number, string[]]
+    if (ids.length === 0) return count
+    const states = await Promise.all(ids.map(async (id) => this.#session(id, PROBE) as Promise<[number, number]>))
+    return states.filter(([ttl]) => ttl >= 0).length
+  }
+
+  async signal (signal: Signal & { type: 'cancel' | 'reply' }): Promise<void> {
+    this.#shared.tell(signal)
+    const text = JSON.stringify(signal)
+    // The message is made around the id that the entry gets.
+    const message = encodeMessage('signal', signal.session, '', signal)
+    const gap = message.indexOf('""') + 1
+    await this.#session(signal.session, SIGNAL, this.#shared.process, channelOf(this.#shared), message.slice(0, gap), message.slice(gap), text, text.length <= MAX_KEPT_SIGNAL ? 1 : 0)
+  }
+
+  /** A signal from another process; it may come twice. */
+  takeSignal (id: string, position: string, signal: Signal): void {
+    const entry = this.#shared.held.get(id)
+    if (entry === undefined) return
+    if (position !== '') {
+      if (entry.signal !== '' && !isAfter(position, entry.signal)) return
+      entry.signal = position
+    }
+    this.#shared.tell(signal)
+  }
+
+  /** Renews what this process uses, and makes up for what it may have missed. */
+  async beat (): Promise<void> {
+    const ids = [...this.#shared.held.keys()]
+    for (let at = 0; at < ids.length; at += BEATS_AT_ONCE) {
+      await Promise.all(ids.slice(at, at + BEATS_AT_ONCE).map(async (id) => this.#beatOne(id)))
+    }
+  }
+
+  async #beatOne (id: string): Promise<void> {
+    const { process, lease, held } = this.#shared
+    const entry = held.get(id)
+    if (entry === undefined || entry.signal === '') return
+    const { place } = entry
+    const answer = await this.#session(id, BEAT, process, lease, place?.token ?? '', entry.signal) as [number, string, number, [string, string[]][], ...Stored] | null
+    if (held.get(id) !== entry) {
+      // Released in the meantime: the beat may have come after the release.
+      if (answer !== null && !held.has(id)) this.#session(id, RELEASE, process).catch(() => {})
+      return
+    }
+    if (answer === null) {
+      this.ended(id)
+      return
+    }
+    const [due, idle, replaced, signals, ...stored] = answer
+    if (due === 1) this.#touch(id, entry.owner, Number(idle))
+    const { seen: _seen, ...part } = readRecord(stored)
+    this.noteUpdate(id, part)
+    this.#shared.tell({ type: 'updated', session: id, part })
+    for (const [position, [, text]] of signals) this.takeSignal(id, position, JSON.parse(text!) as Signal)
+    if (place !== undefined && entry.place === place) {
+      if (replaced === 1) place.reader.replaced()
+      else place.drain().catch(() => {})
+    }
+    for (const tail of entry.tails) {
+      tail.wake()
+      await tail.check()
+    }
+  }
+
+  /** The index learns that a session lives: rarely, since its entries live longer than the sessions. */
+  #touch (id: string, owner: string, idleTimeout: number): void {
+    this.#service(TOUCH, id, ownerKey(owner), this.#indexed(idleTimeout)).catch(() => {})
+  }
+
+  #indexed (idleTimeout: number): number {
+    return Math.ceil(Math.max(idleTimeout, this.#shared.lease) + idleTimeout / 10 + 1000)
+  }
+
+  #session (id: string, ...[script, ...args]: Parameters<Run>): Promise<any> {
+    return this.#shared.connection.run(script, sessionKey(this.#shared, id), ...args)
+  }
+
+  #service (...[script, ...args]: Parameters<Run>): Promise<any> {
+    return this.#shared.connection.run(script, serviceKey(this.#shared), ...args)
+  }
+}
+
+type Run = (script: typeof CREATE, ...args: (string | number)[]) => Promise<any>
+
+function whoOf (kind: SessionRecord['kind'], owner: string): string {
+  return `${kind}:${owner}`
+}
+
+/** Owners are of any length and any characters; names of keys better are not. */
+function ownerKey (owner: string): string {
+  return createHash('sha256').update(owner).digest('base64url').slice(0, 22)
+}
+
+function fieldsOf (part: SessionUpdate): string[] {
+  return Object.entries(part).flatMap(([name, value]) => value === undefined ? [] : [name, typeof value === 'string' ? value : JSON.stringify(value)])
+}
+
+function readRecord ([version, initialized, capabilities, clientInfo, logLevel, isNew, seen]: Stored): Omit<SessionRecord, 'id' | 'owner' | 'kind'> {
+  return {
+    version: version as SessionRecord['version'],
+    initialized: initialized === 'true',
+    capabilities: JSON.parse(capabilities) as Record<string, unknown>,
+    ...(clientInfo !== null && { clientInfo: JSON.parse(clientInfo) as Record<string, unknown> }),
+    logLevel,
+    ...(isNew !== null && { isNew: isNew === 'true' }),
+    seen: seen ?? ''
+  }
+}

@@ -1,0 +1,102 @@
+// What the parts of the Redis backplane have in common: who this process is, what it uses, and how names are made.
+
+import type { OutboxReader, SessionUpdate, Signal } from '../index.js'
+import type { Connection } from './connection.js'
+
+/** A session that this process uses. */
+export interface Held {
+  owner: string
+  /** Uses that have not been released; those that are about to begin count too. */
+  uses: number
+  /** Records that are being read, with what was updated since. */
+  readonly reading: Set<SessionUpdate>
+  /** The last signal that was told. */
+  signal: string
+  place: Place | undefined
+  readonly tails: Set<Tail>
+}
+
+/** This process has the reader of the session's standalone stream. */
+export interface Place {
+  readonly token: string
+  readonly reader: OutboxReader
+  closed: boolean
+  /** Hands over what waits, after what is being handed over already. */
+  drain (): Promise<void>
+}
+
+/** This process reads a resumable stream. */
+export interface Tail {
+  /** Reads on; there may be something new. */
+  wake (): void
+  /** Is somebody there to end the stream? */
+  check (): Promise<void>
+  /** The session has ended. */
+  end (): void
+}
+
+/** From one process to another. */
+export type Message =
+  | ['ended', string]
+  | ['updated', string, SessionUpdate]
+  | ['subscribed', string, string, boolean]
+  | ['signal', string, string, Signal]
+  | ['out', string]
+  | ['events', string]
+  | ['replaced', string, string]
+  | ['contest', string, string, string, string]
+  | ['contested', string, boolean]
+
+export interface Shared {
+  /** This process, among those that share the prefix. */
+  readonly process: string
+  readonly prefix: string
+  /** ms after which what a dead process held is free */
+  readonly lease: number
+  readonly connection: Connection
+  readonly held: Map<string, Held>
+  /** Tells the listeners of this process. */
+  tell (signal: Signal): void
+}
+
+/** A session's keys begin with it: its hash tag puts them into one slot of a cluster. */
+export function sessionKey ({ prefix }: Shared, id: string): string {
+  return `{${prefix}:${id}}`
+}
+
+export function serviceKey ({ prefix }: Shared): string {
+  return `{${prefix}}`
+}
+
+/** What a process listens on; without a process, what such a name begins with. */
+export function channelOf ({ prefix }: Shared, process = ''): string {
+  return `${prefix}:p:${process}`
+}
+
+export function encodeMessage (...message: Message): string {
+  return JSON.stringify(message)
+}
+
+/** Sends a message to one process. */
+export async function send (shared: Shared, process: string, ...message: Message): Promise<void> {
+  await shared.connection.call(async (client) => client.publish(channelOf(shared, process), JSON.stringify(message)))
+}
+
+/** Is a process there? It listens as long as it lives. */
+export async function isAlive (shared: Shared, process: string): Promise<boolean> {
+  return process === shared.process || shared.connection.hasListener(channelOf(shared, process))
+}
+
+/** The order of entries of a Redis stream. */
+export function isAfter (one: string, other: string): boolean {
+  const [ms = 0, n = 0] = one.split('-').map(Number)
+  const [otherMs = 0, otherN = 0] = other.split('-').map(Number)
+  return ms === otherMs ? n > otherN : ms > otherMs
+}
+
+/** The fields of an entry of a Redis stream. */
+export function fieldsOf (fields: string[]): Record<string, string> {
+  const named: Record<string, string> = {}
+  for (let at = 0; at < fields.length; at += 2) named[fields[at]!] = fields[at + 1]!
+  return named
+}
