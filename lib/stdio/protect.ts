@@ -17,8 +17,9 @@ export interface ProtectedStdout {
 }
 
 export function protectStdout (): ProtectedStdout {
-  const restoreFs = divertDescriptor()
+  // Made on first use, and with the functions of `fs` as they are then.
   const { stdout, stderr } = process
+  const restoreFs = divertDescriptor()
   const { write } = stdout
   stdout.write = ((...args: Parameters<typeof write>) => stderr.write(...args)) as typeof write
   // It is not a handler's to end. A last chunk is written, a callback is called.

@@ -1,5 +1,9 @@
 // serveStdio in somebody's own program: what it covers there, and that it ends the program.
 
+import { openSync } from 'node:fs'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import t from 'tap'
 import { Peer } from './peer.js'
 
@@ -40,6 +44,17 @@ t.test('STD-01 process.stdout, console and fs writes to descriptor 1 go to stand
   }
   t.same(peer.noise, [])
   t.equal(peer.lines.length, 4)
+})
+
+t.test('standard output may be a file', async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), 'cloudg-mcp-'))
+  t.teardown(() => rm(directory, { recursive: true }))
+  const file = join(directory, 'out')
+  const peer = new Peer(t, process.execPath, program('await serveStdio(layer)'), { stdio: ['pipe', openSync(file, 'w'), 'pipe'] })
+  peer.send({ jsonrpc: '2.0', id: 1, method: 'ping' }, { jsonrpc: '2.0', id: 2, method: 'tools/list' })
+  peer.child.stdin!.end()
+  t.same(await peer.exited, { code: 0, signal: null })
+  t.same((await readFile(file, 'utf8')).trimEnd().split('\n').map((line) => JSON.parse(line).id), [1, 2])
 })
 
 t.test('STD-06 the end of the input ends the program, although it has an interval', async (t) => {
