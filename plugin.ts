@@ -2,9 +2,9 @@
 // Options in, a mounted endpoint out. Everything is registered in a scope of its own: the host's other routes, parsers,
 // hooks and error handlers stay what they are.
 
-import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest, RequestPayload } from 'fastify'
+import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { Readable } from 'node:stream'
+import { checkUnread, useBodyParser } from './lib/http/body.js'
 import { bearerHook } from './lib/http/checks/bearer.js'
 import type { BearerOptions } from './lib/http/checks/bearer.js'
 import { corsHook } from './lib/http/checks/cors.js'
@@ -17,13 +17,12 @@ import { LegacySse } from './lib/http/legacy-sse.js'
 import { ProtectedResource } from './lib/http/oauth.js'
 import type { CloudgMcpOptions, Options } from './lib/http/options.js'
 import { normalizeOptions } from './lib/http/options.js'
-import { ALLOW, ALLOW_STATELESS, handleError, jsonReply, notAllowed, RefusalError, refusals, refuse } from './lib/http/refusal.js'
+import { ALLOW, ALLOW_STATELESS, handleError, jsonReply, notAllowed, refuse } from './lib/http/refusal.js'
 import { Exchanges } from './lib/http/reply.js'
 import { decorateRequests } from './lib/http/request.js'
 import { SessionTable } from './lib/http/sessions.js'
 import { KeepAlive } from './lib/http/stream.js'
 import { mountWellKnown } from './lib/http/well-known.js'
-import { decode } from './lib/jsonrpc.js'
 import type { AppLayer } from './lib/layer/layer.js'
 import { createLayer } from './lib/layer/layer.js'
 import type { Principal } from './lib/principal.js'
@@ -47,10 +46,7 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
   await app.register(async function mcpScope (scope) {
     decorateRequests(scope)
     scope.setErrorHandler(handleError)
-    scope.removeAllContentTypeParsers()
-    scope.addContentTypeParser('application/json', { parseAs: 'buffer', bodyLimit: options.maxBodyBytes }, parseBody)
-    // Only a POST has a body that is read, and it has been refused by now unless it is JSON.
-    scope.addContentTypeParser('*', (_request, _payload, done) => { done(null) })
+    useBodyParser(scope, options.maxBodyBytes)
 
     // The order in which a request is checked. The first check that fails answers.
     if (legacy) scope.addHook('onRequest', legacy.takeId)
@@ -114,23 +110,6 @@ function decorateLayer (app: FastifyInstance, { serverInfo, instructions }: Opti
   const layer = createLayer({ ...serverInfo, ...(instructions !== undefined && { instructions }), log: app.log } as Parameters<typeof createLayer>[0])
   app.decorate('mcp', layer)
   return layer
-}
-
-/** A hook of the host that has read the body leaves nothing to parse, and Fastify would wait for more of it. */
-function checkUnread (request: FastifyRequest, reply: FastifyReply, payload: RequestPayload, done: (error: null, payload: RequestPayload) => void): void {
-  if (!(payload as Readable).readableEnded) done(null, payload)
-  else if (request.method === 'POST') refuse(reply, refusals.parseError)
-  else done(null, Readable.from([]))
-}
-
-/** Strict UTF-8, JSON of any size that the limit admits, and no `__proto__` keys. */
-async function parseBody (request: FastifyRequest, body: Buffer): Promise<unknown> {
-  if (request.method !== 'POST') return undefined
-  try {
-    return decode(body)
-  } catch {
-    throw new RefusalError(refusals.parseError)
-  }
 }
 
 /** The name is a parameter with an expression: a route that the host has for it goes first, whenever it is registered. */
