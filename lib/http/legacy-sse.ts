@@ -6,6 +6,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest, onRequestHookHandle
 import type { Reply } from '../jsonrpc.js'
 import { codes, failure, isObject, isRequest, replyId } from '../jsonrpc.js'
 import type { Principal, RequestInfo } from '../principal.js'
+import { atExpiry } from '../principal.js'
 import type { ProtocolServer } from '../protocol/server.js'
 import { checkJson } from './checks/negotiate.js'
 import { notAllowed, refusal, refusals, refuse } from './refusal.js'
@@ -83,8 +84,10 @@ export class LegacySse {
       stream.onOverflow = undefined
       request.log.warn('a client reads its stream too slowly: notifications are dropped')
     }
+    const keep = atExpiry(principal, () => stream.finish())
     // The stream is the session.
     stream.once('close', () => {
+      keep()
       this.#open.delete(live)
       live.session.close(new Error('The client has gone'))
       live.release()

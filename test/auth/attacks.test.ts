@@ -10,6 +10,7 @@ import { H, raw, serve } from '../field/wire.js'
 import type { Service } from '../field/wire.js'
 import type { CloudgMcpOptions } from '../../plugin.js'
 import { pair, seconds, startIssuer } from './issuer.js'
+import { openLegacy } from './legacy.js'
 
 const AUD = 'https://h/mcp'
 const RUN = request('tools/call', { name: 'run' }, 1)
@@ -112,7 +113,7 @@ t.test('forged, stolen and misplaced tokens', async (t) => {
 t.test("another principal's session, on every verb and message", async (t) => {
   const issuer = await startIssuer(t, AUD)
   const target = counting()
-  const service = await serve(t, { layer: target.layer, publicUrl: 'https://h', auth: { oauth: { issuer: issuer.url } } })
+  const service = await serve(t, { layer: target.layer, sse: true, publicUrl: 'https://h', auth: { oauth: { issuer: issuer.url, audience: [AUD, 'https://h/sse'] } } })
   const session = await service.connect(bearer(await issuer.sign()))
   const thief = { ...bearer(await issuer.sign({ sub: 'mallory' })), 'mcp-session-id': session.id }
   const asks = {
@@ -131,6 +132,16 @@ t.test("another principal's session, on every verb and message", async (t) => {
     const unknown = await service.send({ ...ask, headers: { ...ask.headers, 'mcp-session-id': '0'.repeat(32) } })
     t.same([unknown.status, unknown.text], [answer.status, answer.text], `${name}: not to be told from a session that never was`)
   }
+
+  const old = await openLegacy(service.port, await issuer.sign({ aud: 'https://h/sse' }))
+  const messages = old.endpoint
+  for (const path of [messages, `/messages/?session_id=${session.id}`]) {
+    t.equal((await service.send({ path, headers: { ...H, authorization: thief.authorization }, body: RUN })).status, 404, '/messages/')
+  }
+  t.equal((await service.send({ path: messages, headers: H, body: RUN })).status, 401, '/messages/ without a token')
+  t.equal((await service.send({ path: messages, headers: { ...H, ...bearer(await issuer.sign({ jti: '2' })) }, body: initialize() })).status, 202)
+  old.close()
+
   const stolen = await service.post(initialize(), thief)
   t.equal(stolen.status, 200)
   t.not(stolen.headers['mcp-session-id'], session.id, 'an initialize makes another session')

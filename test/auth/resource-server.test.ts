@@ -69,6 +69,22 @@ t.test('OA-05 AUT-01 the document is where clients look, and says what they type
   t.equal((await typed.send({ method: 'GET', path: paths[0]!, headers: { host: 'LOCALHOST:80' } })).json.resource, 'http://localhost/mcp')
 })
 
+t.test('AUT-02 the old transport has a URL of its own, and a document', async (t) => {
+  const issuer = await startIssuer(t, AUD)
+  const service = await serve(t, { ...kit(), sse: true, publicUrl: 'https://h', auth: { oauth: { issuer: issuer.url } } })
+  const document = 'https://h/.well-known/oauth-protected-resource/sse'
+  for (const ask of [{ method: 'GET', path: '/sse', headers: {} }, { path: '/messages/?session_id=0', body: LIST }]) {
+    const answer = await service.send(ask)
+    t.equal(answer.status, 401)
+    t.equal(answer.headers['www-authenticate'], `Bearer resource_metadata="${document}"`)
+  }
+  for (const path of [new URL(document).pathname, '/sse/.well-known/oauth-protected-resource']) {
+    t.equal((await service.send({ method: 'GET', path, headers: {} })).json.resource, 'https://h/sse')
+  }
+  t.equal((await service.send({ method: 'GET', path: '/.well-known/oauth-protected-resource', headers: {} })).json.resource, 'https://h/mcp')
+  t.equal((await service.send({ method: 'GET', path: '/sse', headers: bearer(await issuer.sign()) })).status, 401, 'a token for /mcp is not one for /sse')
+})
+
 t.test('AUT-02 every mount has its own document, and none answers for another', async (t) => {
   const issuer = await startIssuer(t, AUD)
   const options = { publicUrl: 'https://h/x', auth: { oauth: { issuer: issuer.url } } }

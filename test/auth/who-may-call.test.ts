@@ -9,6 +9,7 @@ import { initialize, modern, modernHeaders, request } from '../kit.js'
 import { H, refused, serve } from '../field/wire.js'
 import type { Wire } from '../field/wire.js'
 import { seconds, startIssuer } from './issuer.js'
+import { openLegacy } from './legacy.js'
 
 const AUD = 'https://h/mcp'
 const DOCUMENT = 'resource_metadata="https://h/.well-known/oauth-protected-resource/mcp"'
@@ -158,7 +159,7 @@ t.test('a session is its issuer\'s, subject\'s and client\'s; a new token of the
   const [issuer, other] = [await startIssuer(t, AUD), await startIssuer(t, AUD)]
   const { layer } = guardedLayer()
   layer.tool('whoami', {}, (_args, ctx) => ({ id: ctx.principal.id, roles: [...ctx.principal.roles] }))
-  const service = await serve(t, { layer, publicUrl: 'https://h', sse: false, auth: { oauth: [{ issuer: issuer.url }, { issuer: other.url }], tokens: ['s3cret::alice'] } })
+  const service = await serve(t, { layer, publicUrl: 'https://h', auth: { oauth: [{ issuer: issuer.url }, { issuer: other.url }], tokens: ['s3cret::alice'] } })
   const session = await service.connect(bearer(await issuer.sign({ scope: 'files:read' })))
   t.equal((await session.post(request('tools/call', { name: 'scoped' }))).status, 403)
 
@@ -190,20 +191,26 @@ t.test('a session is its issuer\'s, subject\'s and client\'s; a new token of the
 
 t.test('an open stream ends when its token does', async (t) => {
   const issuer = await startIssuer(t, AUD)
-  const serving = (expireStreams: boolean) => serve(t, { layer: guardedLayer().layer, publicUrl: 'https://h', auth: { oauth: { issuer: issuer.url, clockTolerance: 0, expireStreams } } })
+  const serving = (expireStreams: boolean) => serve(t, { layer: guardedLayer().layer, sse: true, publicUrl: 'https://h', auth: { oauth: { issuer: issuer.url, clockTolerance: 0, expireStreams } } })
   const listen = modern('subscriptions/listen', { notifications: { toolsListChanged: true } }, 'l')
   const ending = await serving(true)
   const lasting = await serving(false)
   const [brief, long] = [await issuer.sign({ exp: seconds(2), jti: 'brief' }), await issuer.sign()]
+  const legacy = await issuer.sign({ exp: seconds(2), aud: 'https://h/sse' })
   const headers = (token: string) => ({ ...H, ...modernHeaders('subscriptions/listen'), ...bearer(token) })
 
   const session = await ending.connect(bearer(brief))
-  const streams = await Promise.all([session.get(), ending.open({ body: listen, headers: headers(brief) })])
+  const streams = await Promise.all([
+    session.get(),
+    ending.open({ body: listen, headers: headers(brief) }),
+    openLegacy(ending.port, legacy)
+  ])
   const kept = await Promise.all([lasting.open({ body: listen, headers: headers(brief) }), ending.open({ body: listen, headers: headers(long) })])
   t.equal(await streams[0].end(), true, 'the server ended it')
   t.match(await streams[1].next(), { method: 'notifications/subscriptions/acknowledged' })
   t.match(await streams[1].next(), { id: 'l', result: { resultType: 'complete' } })
   t.equal(await streams[1].end(), true)
+  await streams[2].ended()
   t.equal((await session.post(request('ping'))).status, 401)
   t.equal((await session.post(request('ping'), bearer(long))).status, 200, 'the session waits for a new token')
   for (const [stream, { layer }] of [[kept[0], lasting], [kept[1], ending]] as const) {
