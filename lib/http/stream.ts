@@ -24,7 +24,8 @@ export function frame (message: object): string {
 export class EventStream extends Readable {
   readonly #keepAlive: KeepAlive
   #finished = false
-  #waiters: (() => void)[] | undefined
+  #roomAgain: Promise<void> | undefined
+  #letGo: (() => void) | undefined
   #fullSince: number | undefined
   /** When something was last handed over, for the keep-alive. */
   wroteAt = Date.now()
@@ -84,14 +85,15 @@ export class EventStream extends Readable {
     done(error)
   }
 
+  /** One promise for all who wait: they may be as many as messages were dropped. */
   #room (): Promise<void> {
-    return new Promise((resolve) => { (this.#waiters ??= []).push(resolve) })
+    this.#roomAgain ??= new Promise((resolve) => { this.#letGo = resolve })
+    return this.#roomAgain
   }
 
   #release (): void {
-    const waiters = this.#waiters
-    this.#waiters = undefined
-    if (waiters !== undefined) for (const resolve of waiters) resolve()
+    this.#roomAgain = undefined
+    this.#letGo?.()
   }
 }
 

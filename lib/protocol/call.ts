@@ -28,6 +28,8 @@ export interface Exchange {
   closeStream?: (() => boolean) | undefined
 }
 
+const ROOM = Promise.resolve()
+
 export class Call implements CallPort {
   readonly session: Session
   readonly requestId: RequestId
@@ -110,12 +112,13 @@ export class Call implements CallPort {
     this.log.error({ err: error }, 'a notification could not be sent')
   }
 
-  async progress (progress: number, total?: number, message?: string): Promise<void> {
+  // Not async: a handler that does not wait would keep what it said in memory until there is room.
+  progress (progress: number, total?: number, message?: string): Promise<void> {
     const token = this.params._meta?.progressToken
-    if (this.cancelled || !isRequestId(token) || !Number.isFinite(progress)) return
-    if (this.#progress !== undefined && progress <= this.#progress) return
+    if (this.cancelled || !isRequestId(token) || !Number.isFinite(progress)) return ROOM
+    if (this.#progress !== undefined && progress <= this.#progress) return ROOM
     this.#progress = progress
-    await this.notify({
+    return this.notify({
       jsonrpc: '2.0',
       method: 'notifications/progress',
       params: {
@@ -124,14 +127,14 @@ export class Call implements CallPort {
         ...(total !== undefined && { total }),
         ...(message && this.features.progressMessage && { message })
       }
-    })
+    }) ?? ROOM
   }
 
-  async notifyLog (level: string, data: unknown, logger = this.server.layer.info.name): Promise<void> {
+  notifyLog (level: string, data: unknown, logger = this.server.layer.info.name): Promise<void> {
     const threshold = this.envelope === undefined ? this.session.record.logLevel : thresholdOf(this.envelope.logLevel)
     const said = toLevel(level)
-    if (this.cancelled || threshold === undefined || !reaches(said, threshold)) return
-    await this.notify({ jsonrpc: '2.0', method: 'notifications/message', params: { level: said, data: data ?? null, logger } })
+    if (this.cancelled || threshold === undefined || !reaches(said, threshold)) return ROOM
+    return this.notify({ jsonrpc: '2.0', method: 'notifications/message', params: { level: said, data: data ?? null, logger } }) ?? ROOM
   }
 
   ask (question: Question): Promise<unknown> {
