@@ -93,12 +93,10 @@ const known = new Map<string, Refusal>([
 
 /** The scope's error handler. A foreign error (rate limit, pressure) keeps its status; its headers are on the reply already. */
 export function handleError (error: FastifyError | RefusalError, request: FastifyRequest, reply: FastifyReply): void {
-  if (error instanceof RefusalError) {
-    refuse(reply, error.refusal)
-    return
-  }
-  const ours = known.get(error.code)
+  const ours = error instanceof RefusalError ? error.refusal : known.get(error.code)
   if (ours !== undefined) {
+    // Fastify closes a connection whose body did not parse. Where it has been read there is no need, and HTTP/2 knows no such header.
+    void reply.removeHeader('connection')
     refuse(reply, ours)
     return
   }

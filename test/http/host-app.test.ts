@@ -318,7 +318,7 @@ t.test('a deadline of the host does not cut streams', async (t) => {
 t.test('an HTTP/2 host', async (t) => {
   const app = Fastify({ http2: true })
   const { layer } = createKit()
-  await app.register(cloudgMcp, { layer, auth: { tokens: ['s3cret::alice'] } })
+  await app.register(cloudgMcp, { layer, auth: { tokens: ['s3cret::alice'] }, maxBodyBytes: 4096 })
   const warnings: Error[] = []
   const onWarning = (warning: Error): void => { warnings.push(warning) }
   process.on('warning', onWarning)
@@ -339,13 +339,21 @@ t.test('an HTTP/2 host', async (t) => {
     [{ origin: 'https://evil.example' }, 403, 'Forbidden: invalid Origin'],
     [{ authorization: 'Bearer x' }, 401, 'Unauthorized'],
     [{ 'content-type': 'text/plain' }, 415, 'Content-Type must be application/json'],
-    [{ ':method': 'PUT' }, 405, 'Method Not Allowed']
+    [{ ':method': 'PUT' }, 405, 'Method Not Allowed'],
+    [{ 'x-pad': '1' }, 413, 'Request body too large']
   ] as const) {
-    const answer = await ask(request('ping'), headers)
+    const answer = await ask('x-pad' in headers ? 'x'.repeat(5000) : request('ping'), headers)
     t.equal(answer.status, status)
     t.equal(answer.text, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"${message}"}}`)
     t.notOk('connection' in answer.headers || 'transfer-encoding' in answer.headers)
   }
+
+  const broken = client.request({ ':method': 'POST', ':path': '/mcp', 'content-type': 'application/json', authorization: 'Bearer s3cret' })
+  broken.end('{')
+  const [refusal] = await once(broken, 'response') as [IncomingHttpHeaders & { ':status': number }]
+  t.equal(refusal[':status'], 400)
+  t.notOk('connection' in refusal)
+  broken.resume()
 
   const leaving = client.request({ ':method': 'POST', ':path': '/mcp', 'content-type': 'application/json', accept: 'text/event-stream', authorization: 'Bearer s3cret', ...modernHeaders('subscriptions/listen') })
   leaving.end(JSON.stringify(modern('subscriptions/listen', { notifications: { toolsListChanged: true } })))
