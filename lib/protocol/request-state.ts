@@ -121,7 +121,7 @@ export class RequestState {
 }
 
 function deriveKey (given: string | Uint8Array): Key {
-  const bytes = typeof given === 'string' ? Buffer.from(given) : Buffer.from(given)
+  const bytes = Buffer.from(given as Uint8Array)
   if (bytes.length < 32) throw new InvalidOptionError('option requestState.keys: a key must have at least 32 bytes')
   const secret = Buffer.from(hkdfSync('sha256', bytes, Buffer.alloc(0), CONTEXT, 32))
   const kid = createHash('sha256').update(KEY_ID).update(secret).digest().subarray(0, KID)
@@ -137,12 +137,31 @@ export function digest (text: string): string {
   return createHash('sha256').update(text).digest().subarray(0, 16).toString('base64url')
 }
 
-/** JSON with sorted keys, so that equal values have equal text. */
+/** JSON with sorted keys, so that equal values have equal text. Not recursive: a caller's arguments may be nested deeper than the stack is. */
 export function canonical (value: unknown): string {
-  if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`
-  if (!isObject(value)) return JSON.stringify(value) ?? 'null'
-  const entries = Object.keys(value).sort().filter((key) => value[key] !== undefined).map((key) => `${JSON.stringify(key)}:${canonical(value[key])}`)
-  return `{${entries.join(',')}}`
+  const text: string[] = []
+  // What is yet to be written, the next one last: text as it is, and values in a box.
+  const todo: (string | [unknown])[] = [[value]]
+  for (let next = todo.pop(); next !== undefined; next = todo.pop()) {
+    if (typeof next === 'string') {
+      text.push(next)
+      continue
+    }
+    const [one] = next
+    if (Array.isArray(one)) {
+      todo.push(']')
+      for (let at = one.length - 1; at >= 0; at--) todo.push([one[at]], at === 0 ? '[' : ',')
+      if (one.length === 0) todo.push('[')
+    } else if (isObject(one)) {
+      const keys = Object.keys(one).filter((key) => one[key] !== undefined).sort()
+      todo.push('}')
+      for (let at = keys.length - 1; at >= 0; at--) todo.push([one[keys[at]!]], `${at === 0 ? '{' : ','}${JSON.stringify(keys[at])}:`)
+      if (keys.length === 0) todo.push('{')
+    } else {
+      text.push(JSON.stringify(one) ?? 'null')
+    }
+  }
+  return text.join('')
 }
 
 function principalClaim (salt: Buffer, principal: string): string {
