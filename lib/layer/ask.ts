@@ -106,7 +106,7 @@ export function elicit<const S extends SchemaInput> (message: string, schema: S,
     read (response) {
       const action = actionOf(response)
       if (action !== 'accept') return action && { action }
-      const content = check((response as { content?: unknown }).content)
+      const content = check((response as { content?: unknown }).content ?? {})
       return content === undefined ? undefined : { action, content }
     }
   } as Ask<ElicitResult<InferInput<S>>>
@@ -149,15 +149,11 @@ export function listRoots (options: AskOptions = {}): Ask<Root[]> {
 declare const answer: unique symbol
 /** A question and the type of its answer. */
 export type Ask<T = unknown> = Question & { readonly [answer]?: T }
-export type AnswerOf<A> = A extends Ask<infer T> ? T : never
 
 // ---- questions in a tool's spec
 
-/** Asked before the handler runs; it gets the answers as its third argument. */
-export type Inputs = Record<string, Ask<any> | ((args: any) => Ask<any>)>
-export type AnswersOf<Q> = Q extends Inputs
-  ? { [name in keyof Q]: Q[name] extends (args: any) => infer A ? AnswerOf<A> : AnswerOf<Q[name]> }
-  : Record<string, never>
+/** Asked before the handler runs: questions, or functions from the arguments to questions. `Q`: the answers that the handler gets. */
+export type Inputs<Q, A = any> = { readonly [name in keyof Q]: Ask<Q[name]> | ((args: A) => Ask<Q[name]>) }
 
 // ---- explicit rounds
 

@@ -4,7 +4,7 @@
 import { performance } from 'node:perf_hooks'
 import type { Principal } from '../principal.js'
 import { DuplicateError, InvalidOptionError, InvalidPrefixError } from '../errors.js'
-import type { InputRequired, Inputs } from './ask.js'
+import type { InputRequired } from './ask.js'
 import { isInputRequired } from './ask.js'
 import { isHidden, maySee, missingScopes, viewKey } from './access.js'
 import type { Guarded, ScopePolicy } from './access.js'
@@ -166,7 +166,7 @@ export class AppLayer implements Layer {
 
   // ---- registration
 
-  tool<const I extends SchemaInput | undefined = undefined, const O extends SchemaInput | undefined = undefined, const Q extends Inputs | undefined = undefined> (
+  tool<const I extends SchemaInput | undefined = undefined, const O extends SchemaInput | undefined = undefined, Q = {}> (
     name: string, spec: ToolSpec<I, O, Q>, handler: ToolHandler<NoInfer<I>, NoInfer<O>, NoInfer<Q>>
   ): Handle<ToolSpec<I, O, Q>> {
     return this.#register('tool', this.#tools, this.#prefix + name, spec, (given) => defineTool(name, this.#prefix + name, given, handler as ToolHandler), 'tools')
@@ -330,6 +330,7 @@ export class AppLayer implements Layer {
     const info = this.#info('resource', match.uri, spec, 'variables' in match ? { ...match.variables } : {}, port)
     if ('template' in match) info.template = match.template.definition.uriTemplate
     return this.#through(info, async () => {
+      info.context = info.context.forRun()
       const value: unknown = 'resource' in match
         ? await match.resource.handler(match.uri, info.context)
         : await match.template.handler(info.arguments as Record<string, string>, info.context, uri)
@@ -343,7 +344,10 @@ export class AppLayer implements Layer {
     this.#requireScopes(prompt, port.principal)
     requireArguments(prompt, args)
     const info = this.#info('prompt', prompt.name, prompt.spec, args, port)
-    return this.#through(info, () => runPrompt(prompt, info.arguments, info.context))
+    return this.#through(info, () => {
+      info.context = info.context.forRun()
+      return runPrompt(prompt, info.arguments, info.context)
+    })
   }
 
   /** Unknown, hidden and silent look the same: nothing is offered. What a middleware refuses is refused. */

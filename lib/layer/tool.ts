@@ -5,7 +5,7 @@ import { InvalidNameError } from '../errors.js'
 import type { AccessRules } from './access.js'
 import type { ContentBlock, ToolResult } from './content.js'
 import { asToolResult, mirror, naturalResult } from './content.js'
-import type { AnswersOf, InputRequired, Inputs } from './ask.js'
+import type { InputRequired, Inputs } from './ask.js'
 import { isInputRequired } from './ask.js'
 import type { Context } from './context.js'
 import { InvalidArgumentsError, InvalidOutputError, TimeoutError } from './errors.js'
@@ -24,7 +24,7 @@ export interface ToolAnnotations {
   openWorldHint?: boolean
 }
 
-export interface ToolSpec<I extends SchemaInput | undefined = any, O extends SchemaInput | undefined = any, Q extends Inputs | undefined = any> extends AccessRules<ToolSpec> {
+export interface ToolSpec<I extends SchemaInput | undefined = any, O extends SchemaInput | undefined = any, Q = any> extends AccessRules<ToolSpec> {
   title?: string
   description?: string
   /** A zod shape, a zod or Standard Schema object, or JSON Schema 2020-12. @default no arguments */
@@ -33,7 +33,7 @@ export interface ToolSpec<I extends SchemaInput | undefined = any, O extends Sch
   output?: O
   annotations?: ToolAnnotations
   /** Questions to the client that are answered before the handler runs, once; or functions from the arguments to such. */
-  inputs?: Q
+  inputs?: Inputs<Q, InferInput<I>>
   icons?: Icon[]
   /** Longest run in ms; 0 for no limit. @default the layer's `timeout` (300 000) */
   timeout?: number
@@ -44,7 +44,7 @@ export interface ToolSpec<I extends SchemaInput | undefined = any, O extends Sch
 type Returned<O> = ToolResult | InputRequired | ContentBlock | ContentBlock[] | Natural<O>
 type Natural<O> = [O] extends [never] ? unknown : [O] extends [SchemaInput] ? (unknown extends O ? unknown : InferOutput<O>) : unknown
 export type ToolReturn<O> = Returned<O> | Promise<Returned<O>>
-export type ToolHandler<I = any, O = any, Q = any> = (args: InferInput<I>, ctx: Context, inputs: AnswersOf<Q>) => ToolReturn<O>
+export type ToolHandler<I = any, O = any, Q = any> = (args: InferInput<I>, ctx: Context, inputs: Q) => ToolReturn<O>
 
 /** A tool as lists show it. */
 export interface ToolDefinition {
@@ -145,7 +145,7 @@ export async function runTool (tool: Tool, args: Record<string, unknown>, ctx: C
 }
 
 /** Asks everything at once. */
-async function askAll (inputs: Inputs, args: unknown, ctx: Context): Promise<Record<string, unknown>> {
+async function askAll (inputs: Inputs<Record<string, unknown>>, args: unknown, ctx: Context): Promise<Record<string, unknown>> {
   const answers = Object.entries(inputs).map(async ([name, input]) => {
     const question = typeof input === 'function' ? input(args) : input
     return [name, await ctx.ask({ ...question, key: question.key ?? name })]
