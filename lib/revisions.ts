@@ -29,6 +29,10 @@ export interface Features {
   anyOutput: boolean
   elicitation: boolean
   elicitationUrl: boolean
+  /** `oneOf` with titles in a form, in place of `enumNames` */
+  titledChoices: boolean
+  /** `includeContext` of sampling has a capability of its own */
+  samplingContext: boolean
   /** priming events, `retry`, and a server that may drop the connection */
   polling: boolean
 }
@@ -45,11 +49,13 @@ const first: Features = {
   anyOutput: false,
   elicitation: false,
   elicitationUrl: false,
+  titledChoices: false,
+  samplingContext: false,
   polling: false
 }
 const march: Features = { ...first, audio: true, toolAnnotations: true, completionsCapability: true, progressMessage: true }
 const june: Features = { ...march, batch: false, structured: true, elicitation: true }
-const november: Features = { ...june, icons: true, elicitationUrl: true, polling: true }
+const november: Features = { ...june, icons: true, elicitationUrl: true, titledChoices: true, samplingContext: true, polling: true }
 const modern: Features = { ...november, era: 'modern', anyOutput: true, polling: false }
 
 const features = new Map<string, Features>([

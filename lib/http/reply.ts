@@ -95,6 +95,7 @@ class Exchange {
   #timer: NodeJS.Timeout | undefined
   #responded = false
   #shutDown = false
+  #left = false
   #overflowed = false
   #done: Promise<void> | undefined
   #markDone: (() => void) | undefined
@@ -129,6 +130,7 @@ class Exchange {
         exchange.closeStream = () => this.#leaveStream(log)
         if (prime === true) void log.prime(this.#write).catch(this.#lost)
       } else if (mode !== 'json') {
+        exchange.isRead = () => !this.#left
         this.#timer = setTimeout(this.#commit, COMMIT_AFTER)
       }
       this.#finish(await session.handle(message, exchange))
@@ -185,7 +187,7 @@ class Exchange {
   #onOverflow (): void {
     const { reply, log } = this.#options
     // What is kept is not lost: the client comes back for it.
-    if (log !== undefined) this.#stream!.destroy()
+    if (log !== undefined) this.#stream!.finish()
     else if (!this.#overflowed) reply.log.warn('a client reads its stream too slowly: notifications are dropped')
     this.#overflowed = true
   }
@@ -232,6 +234,7 @@ class Exchange {
     const { reply, session, abortOnLeave } = this.#options
     // Over HTTP/2 a response counts as finished when its client resets it: what tells is that it was never ended.
     if (reply.raw.writableEnded) return
+    this.#left = true
     clearTimeout(this.#timer)
     if (abortOnLeave) session.close(new Error('The client has gone'))
     if (this.#responded) return

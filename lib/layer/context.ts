@@ -36,7 +36,7 @@ export interface CallPort {
   readonly log: Logger
   /** Aborts the signal; the call itself is answered. */
   stop (reason: Error): void
-  /** After a `stop`: another run of the same call, with a signal of its own. */
+  /** Another run of the same call begins; after a `stop` it has a signal of its own. */
   renew? (): void
   progress (progress: number, total?: number, message?: string): Promise<void>
   notifyLog (level: string, data: unknown, logger?: string): Promise<void>
@@ -69,6 +69,7 @@ export class Context {
   /** Of a run that was stopped: it must not see the signal of the next one. */
   #stopped: AbortSignal | undefined
   #asked = false
+  #begun = false
 
   constructor (port: CallPort, read: ResourceReader) {
     this.#port = port
@@ -130,6 +131,8 @@ export class Context {
   /** Asks a question made with `elicit()`, `elicitUrl()`, `sample()` or `listRoots()`. */
   ask<T> (question: Ask<T>): Promise<T> {
     this.#asked = true
+    // Not for this run: there may be another one.
+    if (this.#stopped !== undefined) return rejected(this.#stopped.reason as Error)
     return this.#port.ask(question) as Promise<T>
   }
 
@@ -175,11 +178,14 @@ export class Context {
     this.#port.stop(reason)
   }
 
-  /** @internal The context of the run that starts now: this one, or after a run that was stopped another. */
+  /** @internal The context of the run that starts now: this one for the first, another for every later one. */
   forRun (): Context {
-    if (this.#stopped === undefined) return this
+    if (!this.#begun) {
+      this.#begun = true
+      return this
+    }
     this.#port.renew?.()
-    return new Context(this.#port, this.#read)
+    return new Context(this.#port, this.#read).forRun()
   }
 
   /** @internal */
@@ -188,6 +194,13 @@ export class Context {
     this.#links = undefined
     return links
   }
+}
+
+/** Rejected, also when nobody waits for it. */
+function rejected (reason: Error): Promise<never> {
+  const promise = Promise.reject(reason)
+  promise.catch(() => {})
+  return promise
 }
 
 /** A port for calls that no client made: tests, scripts, exported tools. */
@@ -203,7 +216,7 @@ export function localPort (who: Principal = localUser, log: Logger = silent): Ca
     get signal () { return controller.signal },
     log,
     stop (reason) { controller.abort(reason) },
-    renew () { controller = new AbortController() },
+    renew () { if (controller.signal.aborted) controller = new AbortController() },
     async progress () {},
     async notifyLog () {},
     async ask () { throw new MissingCapabilityError({ elicitation: {} }) },

@@ -7,9 +7,11 @@ import type { CallPort, Logger } from '../layer/context.js'
 import type { Principal, RequestInfo } from '../principal.js'
 import type { Features, Version } from '../revisions.js'
 import { featuresOf } from '../revisions.js'
+import { LayerError } from '../layer/errors.js'
 import { ask, Rounds } from './ask.js'
 import type { Envelope } from './era.js'
 import { reaches, thresholdOf, toLevel } from './log-levels.js'
+import { nameParam } from './methods/table.js'
 import type { Session } from './session.js'
 import type { ProtocolServer } from './server.js'
 
@@ -24,6 +26,8 @@ export interface Exchange {
   request?: RequestInfo | undefined
   /** Aborted when the peer has gone. */
   signal?: AbortSignal | undefined
+  /** Does anybody read what `sink` takes, now or later? @default always */
+  isRead?: (() => boolean) | undefined
   /** Ends the stream of this exchange early; its client comes back for the rest. False where it cannot. */
   closeStream?: (() => boolean) | undefined
 }
@@ -41,6 +45,8 @@ export class Call implements CallPort {
   readonly envelope: Envelope | undefined
   /** The client cancelled it, or has gone: there is nobody to answer. */
   cancelled = false
+  /** It is answered with questions: whatever its handler still does is for nobody. */
+  suspended = false
   /** Run when the call ends, however it does. */
   onEnd: (() => void) | undefined
   /** Handshake era: answers to an explicit `inputRequired()`. */
@@ -52,6 +58,7 @@ export class Call implements CallPort {
   #aborted: Error | undefined
   #controller: AbortController | undefined
   #onAbort: ((reason: Error) => void) | undefined
+  #whatWaits: Set<(reason: Error) => void> | undefined
 
   constructor (session: Session, id: RequestId, method: string, params: Params, version: Version, envelope: Envelope | undefined,
     principal: Principal, request: RequestInfo, exchange: Exchange) {
@@ -92,7 +99,7 @@ export class Call implements CallPort {
     return this.session.connection
   }
 
-  get hasOwnStream (): boolean { return this.#exchange.sink !== undefined }
+  get hasOwnStream (): boolean { return this.#exchange.sink !== undefined && this.#exchange.isRead?.() !== false }
   get ended (): boolean { return this.#ended }
 
   /** Sends a notification of this request: on its own stream, or on the session's. Nothing goes out after the end. */
@@ -110,6 +117,11 @@ export class Call implements CallPort {
   // Log data that JSON cannot hold, a pipe that broke: handlers do not wait for a log message, so nobody could catch this.
   readonly #unsent = (error: unknown): void => {
     this.log.error({ err: error }, 'a notification could not be sent')
+  }
+
+  /** Sends a question: where notifications go, or to the session's stream when nobody reads those any more. */
+  question (message: object): void | Promise<void> {
+    return this.hasOwnStream ? this.notify(message) : this.session.send(message)
   }
 
   // Not async: a handler that does not wait would keep what it said in memory until there is room.
@@ -141,6 +153,12 @@ export class Call implements CallPort {
     return ask(this, question)
   }
 
+  /** Nobody waits for the work: what becomes of it is no failure. */
+  get abandoned (): boolean { return this.cancelled || this.suspended }
+
+  /** Has it a way to answer with questions? */
+  get hasRounds (): boolean { return this.era === 'modern' && nameParam(this.method) !== undefined }
+
   /** 2026: what has been asked and answered. Made from the params; a bad `requestState` throws. */
   get rounds (): Rounds {
     this.#rounds ??= new Rounds(this)
@@ -154,11 +172,11 @@ export class Call implements CallPort {
   }
 
   get inputResponses (): Readonly<Record<string, any>> {
-    return this.era === 'modern' ? this.rounds.responses : this.answers?.responses ?? {}
+    return this.hasRounds ? this.rounds.responses : this.answers?.responses ?? {}
   }
 
   get requestState (): unknown {
-    return this.era === 'modern' ? this.rounds.own : this.answers?.own
+    return this.hasRounds ? this.rounds.own : this.answers?.own
   }
 
   closeStream (): boolean {
@@ -180,7 +198,9 @@ export class Call implements CallPort {
   }
 
   renew (): void {
-    if (!this.cancelled) this.#aborted = this.#controller = undefined
+    if (this.abandoned) return
+    this.#rounds?.restart()
+    if (this.#aborted !== undefined) this.#aborted = this.#controller = undefined
   }
 
   /** The peer wants no answer, or nobody is there to read it. */
@@ -191,13 +211,32 @@ export class Call implements CallPort {
     this.#onAbort?.(reason)
   }
 
-  /** The call is answered without its work, which is no longer waited for. */
-  interrupt (reason: Error): void {
+  /** The call is answered with questions. Its work is told so, and no longer waited for. */
+  suspend (reason: Error): void {
+    if (this.#ended) return
+    this.suspended = true
+    this.stop(reason)
     this.#onAbort?.(reason)
+  }
+
+  /** Why nothing can be asked any more; nothing while it can. */
+  get over (): Error | undefined {
+    return this.#aborted ?? (this.#ended ? new LayerError('The call has ended') : undefined)
+  }
+
+  /** Calls `give` when the call is over, unless the returned function is called before. */
+  untilOver (give: (reason: Error) => void): () => void {
+    const waits = this.#whatWaits ??= new Set()
+    waits.add(give)
+    return () => { waits.delete(give) }
   }
 
   /** No more notifications, and no more aborts. */
   end (): void {
+    if (this.#whatWaits !== undefined && this.#whatWaits.size > 0) {
+      const reason = this.#aborted ?? new LayerError('The call has ended')
+      for (const give of this.#whatWaits) give(reason)
+    }
     this.#ended = true
     this.onEnd?.()
   }

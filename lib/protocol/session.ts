@@ -61,6 +61,7 @@ export class Session {
   #initialized: boolean
   #initializing = false
   #closed = false
+  readonly #stateless: boolean
   readonly #principal: Principal | undefined
   readonly #send: Send | undefined
   readonly #reachable: (() => boolean | Promise<boolean>) | undefined
@@ -79,6 +80,7 @@ export class Session {
     this.#save = save
     this.#subscribe = subscribe
     this.#principal = principal
+    this.#stateless = preinitialized !== undefined
     this.#initialized = (record !== undefined && !isNew) || preinitialized !== undefined
     this.record = record ?? newRecord(server.defaultLogLevel, preinitialized)
     this.era = this.#initialized ? 'handshake' : undefined
@@ -91,6 +93,8 @@ export class Session {
   get protocolVersion (): Version | undefined { return this.era === undefined ? undefined : this.era === 'modern' ? MODERN[0] : this.record.version }
   /** What its calls have in common, for the layer: the id where there is one. A single request over HTTP is no connection. */
   get connection (): string | this | undefined { return this.record.id || (this.transport === 'http' ? undefined : this) }
+  /** The handshake era without sessions: no answer of the client would find it. */
+  get isStateless (): boolean { return this.#stateless }
   get busy (): boolean { return this.#inflight !== undefined && this.#inflight.size > 0 }
   /** Questions to the client that wait for an answer. */
   get questions (): Questions {
@@ -227,7 +231,7 @@ export class Session {
   /** The answer to a request that came to no result; to a 2026 call that has to ask first, its questions. */
   #failed (id: RequestId, method: string, call: Call | undefined, error: unknown): Reply {
     try {
-      if (!(error instanceof SuspendedError) || call?.rounds.suspended !== true) throw error
+      if (!(error instanceof SuspendedError) || call?.suspended !== true) throw error
       return success(id, stamp(call.rounds.result(), this.server.serverInfo(call.protocolVersion), undefined))
     } catch (error) {
       if (isCrash(error)) this.server.log.error({ err: error, method }, 'a request failed')

@@ -19,7 +19,7 @@ export async function getPrompt (call: Call, params: Params): Promise<Result> {
     const result = shapePromptResult(await withRounds(call, () => server.layer.getPrompt(name, args, call)), protocolVersion)
     return era === 'modern' ? stamp(result, server.serverInfo(protocolVersion), undefined) : result
   } catch (error) {
-    if (isCrash(error) && !call.cancelled) call.log.error({ err: error, prompt: name }, 'a prompt failed')
+    if (isCrash(error) && !call.abandoned) call.log.error({ err: error, prompt: name }, 'a prompt failed')
     throw callFailure(error, era, undefined, server.exposeErrors)
   }
 }

@@ -24,7 +24,7 @@ export async function readResource (call: Call, params: Params): Promise<Result>
     const result = shapeReadResult(Array.isArray(read) ? { contents: read } : read, protocolVersion)
     return era === 'modern' ? stamp(result, server.serverInfo(protocolVersion), server.cacheHints(call.principal)) : result
   } catch (error) {
-    if (isCrash(error) && !call.cancelled) call.log.error({ err: error, uri }, 'reading a resource failed')
+    if (isCrash(error) && !call.abandoned) call.log.error({ err: error, uri }, 'reading a resource failed')
     throw callFailure(error, era, uri, server.exposeErrors)
   }
 }

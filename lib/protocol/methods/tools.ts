@@ -20,7 +20,7 @@ export async function callTool (call: Call, params: Params): Promise<Result> {
   try {
     result = await withRounds(call, () => server.layer.callTool(name, args, call))
   } catch (error) {
-    if (isCrash(error) && !call.cancelled) call.log.error({ err: error, tool: name }, 'a tool failed')
+    if (isCrash(error) && !call.abandoned) call.log.error({ err: error, tool: name }, 'a tool failed')
     result = toolFailure(error, name, server.exposeErrors)
   }
   const shaped = shapeToolResult(result, protocolVersion)
