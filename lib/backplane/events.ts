@@ -3,7 +3,7 @@
 import type { EventLimits, EventReader, EventReading, StreamEvent } from './index.js'
 import { streamOf } from './index.js'
 
-interface Kept extends StreamEvent { stream: string, seq: number, at: number }
+interface Kept extends StreamEvent { stream: string, seq: number, expires: number }
 
 export class SessionEvents {
   // Of all streams, oldest first.
@@ -19,15 +19,12 @@ export class SessionEvents {
     if (this.#ended.has(stream)) return ''
     const seq = (this.#last.get(stream) ?? 0) + 1
     this.#last.set(stream, seq)
-    const event = { id: `${stream}_${seq}`, data, stream, seq, at: Date.now() }
+    const now = Date.now()
+    const event = { id: `${stream}_${seq}`, data, stream, seq, expires: now + ttl }
     this.#kept.push(event)
     this.#bytes += data.length
-    const oldest = event.at - ttl
-    let gone = 0
-    while (gone < this.#kept.length - 1 && (this.#kept.length - gone > maxEvents || this.#bytes > maxBytes || this.#kept[gone]!.at < oldest)) {
-      this.#bytes -= this.#kept[gone++]!.data.length
-    }
-    if (gone > 0) this.#forget(gone)
+    const last = this.#kept.length - 1
+    this.#dropWhile((at) => at < last && (last + 1 - at > maxEvents || this.#bytes > maxBytes || this.#kept[at]!.expires < now))
     for (const reader of this.#readers.get(stream) ?? []) this.#serve(reader, event)
     return event.id
   }
@@ -45,6 +42,7 @@ export class SessionEvents {
   }
 
   read (from: { after: string } | { stream: string }, reader: EventReader): EventReading | undefined {
+    this.expire(Date.now())
     const position = 'stream' in from ? { stream: from.stream, seq: this.#served.get(from.stream) ?? 0 } : this.#positionOf(from.after)
     if (position === undefined) return undefined
     const { stream, seq } = position
@@ -58,16 +56,27 @@ export class SessionEvents {
     return { stream, close: () => { readers.delete(reader) } }
   }
 
+  /** Drops what is too old. */
+  expire (now: number): void {
+    this.#dropWhile((at) => at < this.#kept.length && this.#kept[at]!.expires < now)
+  }
+
   #positionOf (id: string): { stream: string, seq: number } | undefined {
     const stream = streamOf(id)
     const seq = Number(id.slice(stream.length + 1))
     const last = this.#last.get(stream)
-    return last === undefined || !Number.isSafeInteger(seq) || seq < 1 || seq > last ? undefined : { stream, seq }
+    return last === undefined || !Number.isInteger(seq) || seq < 1 || seq > last || id !== `${stream}_${seq}` ? undefined : { stream, seq }
   }
 
   #serve (reader: EventReader, { id, data, stream, seq }: Kept): void {
     this.#served.set(stream, Math.max(seq, this.#served.get(stream) ?? 0))
     reader.event({ id, data })
+  }
+
+  #dropWhile (isTooMuch: (at: number) => boolean): void {
+    let gone = 0
+    while (isTooMuch(gone)) this.#bytes -= this.#kept[gone++]!.data.length
+    if (gone > 0) this.#forget(gone)
   }
 
   /** A stream that has ended and of which nothing is left is no stream any more. */

@@ -248,6 +248,7 @@ class MemoryBackplane implements Backplane {
     const now = Date.now()
     for (const [id, entry] of this.#sessions) {
       if (isIdle(entry, now)) this.#end(id)
+      else entry.events?.expire(now)
     }
   }
 

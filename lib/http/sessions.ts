@@ -26,6 +26,8 @@ const STALLED = 1000
 export interface LiveSession {
   readonly session: Session
   stream: EventStream | undefined
+  /** Streams of its requests that clients came back to. */
+  readonly resumed: Set<EventStream>
   uses: number
   release: () => void
 }
@@ -100,7 +102,8 @@ export class SessionTable {
   async openStream (live: LiveSession, lastEventId: string | undefined): Promise<EventStream | undefined> {
     const stream = new EventStream(this.#keepAlive)
     if (this.#resumable === undefined) return this.#openStandalone(live, stream)
-    stream.onOverflow = () => stream.destroy()
+    // It has been kept: the client comes back for it.
+    stream.onOverflow = () => stream.finish()
     if (lastEventId !== undefined && streamOf(lastEventId) !== STANDALONE && await this.#resume(live, stream, lastEventId)) return stream
     return this.#openStandalone(live, stream, lastEventId)
   }
@@ -115,8 +118,10 @@ export class SessionTable {
     const reading = await this.#read(live, stream, { after })
     if (reading === undefined) return false
     live.uses++
+    live.resumed.add(stream)
     stream.once('close', () => {
       reading.close()
+      live.resumed.delete(stream)
       live.release()
     })
     return true
@@ -222,6 +227,7 @@ export class SessionTable {
         subscribe: async (uri, wanted) => wanted ? backplane.subscribe(id, uri, MAX_SUBSCRIPTIONS) : backplane.unsubscribe(id, uri).then(() => true)
       }),
       stream: undefined,
+      resumed: new Set(),
       uses: 0,
       release: () => {
         if (--live.uses > 0) return
@@ -251,6 +257,7 @@ export class SessionTable {
       this.#live.delete(signal.session)
       live.session.close()
       live.stream?.finish()
+      for (const stream of live.resumed) stream.finish()
     }
   }
 }

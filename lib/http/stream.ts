@@ -53,7 +53,7 @@ export class EventStream extends Readable {
     if (this.destroyed || this.#finished) return undefined
     if (this.readableLength > MAX_QUEUED) {
       this.onOverflow?.()
-      return this.destroyed ? undefined : this.#room()
+      return this.destroyed || this.#finished ? undefined : this.#room()
     }
     this.wroteAt = Date.now()
     if (this.push(text)) return undefined
@@ -72,6 +72,7 @@ export class EventStream extends Readable {
     if (last !== '') this.push(last)
     this.push(null)
     this.#keepAlive.remove(this)
+    this.#release()
   }
 
   override _read (): void {
