@@ -4,7 +4,7 @@ import type { Principal } from '../principal.js'
 
 /** Why a request is not let in, and what the client is told to do about it. RFC 6750 3. */
 export interface Challenge {
-  readonly status: 400 | 401 | 403 | 503
+  readonly status: 400 | 401 | 403 | 429 | 503
   readonly message: string
   /** Sent as they are. Where `www-authenticate` is not among them, it is made of what follows. */
   readonly headers?: Readonly<Record<string, string>>
@@ -23,6 +23,8 @@ export interface Credentials {
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
   /** The URL of the endpoint as the client typed it, where that can be known: what tokens have to be meant for. */
   readonly resource?: string | undefined
+  /** The address of the caller, as far as it is known. */
+  readonly peer?: string | undefined
 }
 
 /** What clients are told about getting a token (RFC 9728). */

@@ -5,6 +5,7 @@ import type { Principal } from '../principal.js'
 import { bearerToken, DEFAULT_ROLE, principal } from '../principal.js'
 import { normalAudience } from './audience.js'
 import type { Authenticator, Challenge, Credentials, ResourceMetadata } from './authenticator.js'
+import { FailureBudget } from './failure-budget.js'
 import type { Issuer, OAuthOptions } from './issuer.js'
 import { createIssuer } from './issuer.js'
 import type { UnverifiedJwt } from './jwt.js'
@@ -36,6 +37,7 @@ const BAD_REQUEST: Challenge = Object.freeze({
   status: 400, message: 'Bad Request: malformed Authorization header', error: 'invalid_request', description: 'The access token is malformed'
 })
 const BUSY = unavailableChallenge('too many tokens are being verified at once', 1)
+const TOO_MANY_WRONG: Challenge = Object.freeze({ status: 429, message: 'Too many wrong tokens', headers: Object.freeze({ 'retry-after': '1' }) })
 const NO_AUDIENCE = unavailableChallenge('the URL of the endpoint is not known, so no token can be meant for it: set `publicUrl`, or `allowedHosts`', 60)
 
 export class OAuthAuth implements Authenticator {
@@ -51,6 +53,7 @@ export class OAuthAuth implements Authenticator {
   readonly #verified = new TokenCache<Outcome>(MAX_VERIFIED)
   readonly #refused = new TokenCache<Challenge>(MAX_REFUSED)
   readonly #pending = new Map<string, Promise<Outcome>>()
+  readonly #budget = new FailureBudget()
 
   /** @throws CLOUDG_MCP_ERR_INVALID_OPTION naming the option */
   constructor (issuers: OAuthOptions | readonly OAuthOptions[], options: OAuthAuthOptions = {}) {
@@ -68,7 +71,7 @@ export class OAuthAuth implements Authenticator {
   }
 
   /** A token that was seen before costs a digest and a look-up. */
-  authenticate ({ authorization, resource }: Pick<Credentials, 'authorization' | 'resource'>): Outcome | undefined | Promise<Outcome> {
+  authenticate ({ authorization, resource, peer = '' }: Pick<Credentials, 'authorization' | 'resource' | 'peer'>): Outcome | undefined | Promise<Outcome> {
     const token = bearerToken(authorization)
     if (token === undefined) return this.required ? this.#unauthorized : undefined
     const fixed = this.#tokens?.lookup(token)
@@ -80,7 +83,7 @@ export class OAuthAuth implements Authenticator {
     const known = this.#verified.get(key, now) ?? this.#refused.get(key, now) ?? this.#pending.get(key)
     if (known !== undefined) return known
     if (!B64_TOKEN.test(token)) return BAD_REQUEST
-    const verifying = this.#verify(token, key, resource, now)
+    const verifying = this.#verify(token, key, resource, peer, now)
     if (!(verifying instanceof Promise)) return verifying
     this.#pending.set(key, verifying)
     const over = (): void => { this.#pending.delete(key) }
@@ -89,15 +92,24 @@ export class OAuthAuth implements Authenticator {
   }
 
   /** What can be told at once is no promise. */
-  #verify (token: string, key: string, resource: string | undefined, now: number): Outcome | Promise<Outcome> {
+  #verify (token: string, key: string, resource: string | undefined, peer: string, now: number): Outcome | Promise<Outcome> {
     const jwt = readJwt(token)
     const iss = jwt?.claims.iss
     const asked = iss === undefined ? this.#issuers.filter(({ introspects }) => introspects) : this.#issuers.filter(({ issuer }) => issuer === iss)
     if (asked.length === 0) return this.#challenge(jwt === undefined ? MALFORMED : WRONG_ISSUER)
     if (resource === undefined && asked.some(({ audiences }) => audiences === undefined)) return NO_AUDIENCE
     if (this.#pending.size >= MAX_PENDING) return BUSY
+    if (!this.#budget.take(peer, now)) return TOO_MANY_WRONG
     const verdict = asked.length === 1 ? this.#ask(asked[0]!, token, jwt, resource, now) : this.#askAll(asked, token, jwt, resource, now)
-    return verdict instanceof Promise ? verdict.then((outcome) => this.#keep(outcome, key, now)) : this.#challenge(verdict)
+    // What is told without a check costs nothing.
+    if (!(verdict instanceof Promise)) {
+      this.#budget.giveBack(peer)
+      return this.#challenge(verdict)
+    }
+    return verdict.then((outcome) => {
+      if (!('refused' in outcome[0])) this.#budget.giveBack(peer)
+      return this.#keep(outcome, key, now)
+    })
   }
 
   #ask (issuer: Issuer, token: string, jwt: UnverifiedJwt | undefined, resource: string | undefined, now: number): Verdict | Promise<[Verdict, Issuer]> {

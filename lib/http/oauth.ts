@@ -57,7 +57,7 @@ export class ProtectedResource {
 
   /** The headers of a challenge, `WWW-Authenticate` among them. */
   challengeHeaders ({ status, headers, error, description, scopes }: Challenge, request: FastifyRequest): Readonly<Record<string, string>> {
-    if (status === 503 || headers?.['www-authenticate'] !== undefined) return headers ?? {}
+    if (status === 503 || status === 429 || headers?.['www-authenticate'] !== undefined) return headers ?? {}
     const parameters: string[] = []
     if (error !== undefined) parameters.push(`error=${quoted(error)}`)
     if (description !== undefined) parameters.push(`error_description=${quoted(description)}`)

@@ -4,6 +4,7 @@
 import t from 'tap'
 import { OAuthAuth, isChallenge } from '../../lib/auth/index.js'
 import type { Challenge, OAuthOptions } from '../../lib/auth/index.js'
+import { FailureBudget } from '../../lib/auth/failure-budget.js'
 import { KeySet } from '../../lib/auth/key-set.js'
 import { TokenCache } from '../../lib/auth/token-cache.js'
 import type { Principal } from '../../lib/principal.js'
@@ -18,8 +19,8 @@ const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
 const kit = () => ({ layer: createKit().layer })
 
 /** What becomes of a token. */
-async function outcome (auth: OAuthAuth, token: string, resource = AUD): Promise<{ who?: Principal, challenge?: Challenge }> {
-  const given = await auth.authenticate({ authorization: `Bearer ${token}`, resource })
+async function outcome (auth: OAuthAuth, token: string, resource = AUD, peer = '192.0.2.1'): Promise<{ who?: Principal, challenge?: Challenge }> {
+  const given = await auth.authenticate({ authorization: `Bearer ${token}`, resource, peer })
   return isChallenge(given) ? { challenge: given } : { who: given! }
 }
 
@@ -338,10 +339,59 @@ t.test('introspection: what the issuer says holds, for no longer than it says', 
   // A flood of unknown tokens does not become a flood at the issuer.
   issuer.state = 'hang'
   const flooded = auth({ timeout: 200 })
-  const flood = Array.from({ length: 400 }, (_, n) => outcome(flooded, `t${n}`))
+  const flood = Array.from({ length: 400 }, (_, n) => outcome(flooded, `t${n}`, AUD, `192.0.2.${n % 50}`))
   const outcomes = await Promise.all(flood)
   t.equal(outcomes.filter(({ challenge }) => challenge?.headers?.['retry-after'] === '1').length, 400 - 256)
   t.ok(outcomes.every(({ challenge }) => challenge?.status === 503))
+})
+
+t.test('wrong tokens that cost a check are checked for a peer within a budget', async (t) => {
+  const issuer = await startIssuer(t, AUD)
+  const auth = new OAuthAuth({ issuer: issuer.url, audience: AUD })
+  const forged = await issuer.sign({}, {}, await pair('k1'))
+  const known = await issuer.sign()
+  t.ok((await outcome(auth, known)).who)
+  // All within one turn of the event loop: no budget comes back meanwhile.
+  const statuses = (await Promise.all(Array.from({ length: 300 }, (_, n) => outcome(auth, forged.slice(0, -4) + `${n}`.padStart(4, 'A')))))
+    .map(({ challenge }) => challenge!.status)
+  t.equal(statuses.filter((status) => status === 401).length, 100)
+  t.equal(statuses.filter((status) => status === 429).length, 200)
+  t.ok((await outcome(auth, known)).who, 'a token that is known goes on')
+  const good = await Promise.all(Array.from({ length: 120 }, (_, n) => issuer.sign({ jti: `${n}` })))
+  for (const token of good) t.ok((await outcome(auth, token, AUD, '192.0.2.2')).who, 'other peers do, and good tokens cost them nothing')
+
+  const { layer } = createKit()
+  const challenge: Challenge = { status: 429, message: 'Too many wrong tokens', headers: { 'retry-after': '1' } }
+  const peers: (string | undefined)[] = []
+  const service = await serve(t, { layer, auth: { authenticate: ({ peer }) => { peers.push(peer); return challenge } } }, { fastify: { trustProxy: '127.0.0.1' } })
+  const told = await service.post(LIST, { 'x-forwarded-for': '192.0.2.9' })
+  t.equal(told.status, 429)
+  t.equal(told.headers['retry-after'], '1')
+  t.equal(told.headers['www-authenticate'], undefined)
+  t.same(told.json, refused('Too many wrong tokens', -31029))
+  t.same(peers, ['192.0.2.9'], 'the address is that of the caller, where the proxy is trusted')
+})
+
+t.test('a budget is per peer, comes back with time, and is kept for so many peers', (t) => {
+  const budget = new FailureBudget()
+  const takes = (peer: string, now: number): number => {
+    let count = 0
+    while (budget.take(peer, now)) count++
+    return count
+  }
+  t.equal(takes('a', 0), 100)
+  t.equal(takes('a', 1000), 50)
+  t.equal(takes('a', 100_000), 100)
+  t.equal(takes('2001:db8:1:2:3::4', 0), 100)
+  t.equal(takes('2001:db8:1:2:9::9', 0), 0, 'one network of one caller')
+  t.equal(takes('2001:db8:1:3::', 0), 100)
+  t.equal(takes('::ffff:192.0.2.1', 0), 100)
+  t.equal(takes('::ffff:192.0.2.2', 0), 100)
+  for (let n = 0; n < 5000; n++) budget.take(`p${n}`, 0)
+  t.equal(budget.size, 1000)
+  budget.giveBack('gone')
+  t.equal(budget.size, 1000)
+  t.end()
 })
 
 t.test('several issuers, static tokens beside them, and an authenticator of one\'s own', async (t) => {

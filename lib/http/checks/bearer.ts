@@ -41,6 +41,7 @@ class RequestCredentials implements Credentials {
   get authorization (): string | undefined { return this.#request.raw.headers.authorization }
   get headers (): Credentials['headers'] { return this.#request.raw.headers }
   get resource (): string | undefined { return this.#resource.urlOf(this.#request) }
+  get peer (): string | undefined { return this.#request.ip }
 }
 
 export function bearerHook ({ server, authenticator, timeout, customResolver, resource, transport = 'http' }: BearerOptions) {
@@ -82,7 +83,7 @@ export function bearerHook ({ server, authenticator, timeout, customResolver, re
   function challenge (given: Challenge, request: FastifyRequest, reply: FastifyReply): void {
     const { status, message, reason } = given
     if (reason !== undefined) warn(request, { reason })
-    const code = status === 503 ? codes.internalError : codes.invalidRequest
+    const code = status === 503 ? codes.internalError : status === 429 ? codes.rateLimited : codes.invalidRequest
     refuse(reply, refusal(status, message, { code, headers: resource.challengeHeaders(given, request) }))
   }
 

@@ -1,0 +1,53 @@
+// A peer that sends wrong tokens at a given rate, over keep-alive connections, whatever comes back.
+
+import { connect } from 'node:net'
+import type { Socket } from 'node:net'
+
+export interface FloodJob { port: number, rate: number, duration: number, connections: number, tokens: string[] }
+export interface FloodResult { sent: number, answered: number, statuses: Record<string, number>, ms: number }
+
+const BODY = '{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
+const STATUS = /HTTP\/1\.1 (\d{3}) /g
+
+function flood ({ port, rate, duration, connections, tokens }: FloodJob): Promise<FloodResult> {
+  const statuses: Record<string, number> = {}
+  let sent = 0
+  let answered = 0
+  const sockets: Socket[] = Array.from({ length: connections }, () => {
+    const socket = connect({ host: '127.0.0.1', port, noDelay: true })
+    socket.setEncoding('latin1')
+    socket.on('data', (text: string) => {
+      for (const [, status] of text.matchAll(STATUS)) {
+        answered++
+        statuses[status!] = (statuses[status!] ?? 0) + 1
+      }
+    })
+    socket.on('error', () => { statuses['error'] = (statuses['error'] ?? 0) + 1 })
+    return socket
+  })
+  const begin = performance.now()
+  return new Promise((resolve) => {
+    const turn = (): void => {
+      const elapsed = performance.now() - begin
+      const due = Math.floor(Math.min(elapsed, duration) * rate / 1000)
+      // No token twice: the last characters change.
+      for (; sent < due; sent++) {
+        const token = tokens[sent % tokens.length]!.slice(0, -6) + sent.toString(36).padStart(6, 'A')
+        sockets[sent % connections]!.write(`POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAuthorization: Bearer ${token}\r\nContent-Length: ${BODY.length}\r\n\r\n${BODY}`)
+      }
+      if (elapsed < duration) {
+        setTimeout(turn, 1)
+        return
+      }
+      setTimeout(() => {
+        for (const socket of sockets) socket.destroy()
+        resolve({ sent, answered, statuses, ms: elapsed })
+      }, 500)
+    }
+    turn()
+  })
+}
+
+process.on('message', ({ id, job }: { id: number, job: FloodJob }) => { void flood(job).then((reply) => process.send!({ id, reply })) })
+process.on('disconnect', () => process.exit(0))
+process.send!({ port: 0 })
