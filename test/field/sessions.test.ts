@@ -3,6 +3,7 @@
 import t from 'tap'
 import type { Authenticator } from '../../lib/auth/index.js'
 import { UNAUTHORIZED } from '../../lib/auth/index.js'
+import type { Backplane } from '../../lib/backplane/index.js'
 import { memoryBackplane } from '../../lib/backplane/memory.js'
 import { bearerToken, principal } from '../../lib/principal.js'
 import type { PrincipalSpec } from '../../lib/principal.js'
@@ -15,6 +16,18 @@ const TWO = { tokens: ['alice-token:analyst:alice', 'bob-token:analyst:bob'] }
 const ALICE = { authorization: 'Bearer alice-token' }
 const BOB = { authorization: 'Bearer bob-token' }
 const kit = () => ({ layer: createKit().layer })
+
+/** Tells when a session has ended, also of those that have ended already. */
+function endings (backplane: Backplane): (id: string) => Promise<void> {
+  const gates = new Map<string, { opened: Promise<void>, open: () => void }>()
+  const of = (id: string) => {
+    const known = gates.get(id) ?? gate<void>()
+    gates.set(id, known)
+    return known
+  }
+  backplane.onSignal(({ type, session }) => { if (type === 'ended') of(session).open() })
+  return (id) => of(id).opened
+}
 
 t.test('SES-01 an unknown session is 404, a missing one 400', async (t) => {
   const service = await serve(t)
@@ -179,7 +192,8 @@ t.test('SES-11 the end of a session ends its stream and its calls, and a lost so
   const { layer, entered } = createKit()
   const backplane = memoryBackplane()
   t.teardown(() => backplane.close())
-  const service = await serve(t, { layer, backplane, sessionIdleTimeout: 200, maxStreams: 1 })
+  const ended = endings(backplane)
+  const service = await serve(t, { layer, backplane, sessionIdleTimeout: 1000, maxStreams: 1 })
   const session = await service.connect()
   const stream = await session.get()
   const began = entered('sleepy')
@@ -195,10 +209,8 @@ t.test('SES-11 the end of a session ends its stream and its calls, and a lost so
   // Its slot is free, though there is only one. This time the socket breaks.
   const second = await service.connect()
   const lost = await second.get()
-  const reaped = gate()
-  backplane.onSignal((signal) => { if (signal.type === 'ended' && signal.session === second.id) reaped.open() })
   lost.destroy()
-  await reaped.opened
+  await ended(second.id)
   t.equal(await backplane.countSessions(), 0)
   const third = await service.connect()
   t.equal((await third.get()).status, 200)
@@ -208,20 +220,17 @@ t.test('SES-11 a session with a live stream or a running call is not idle', asyn
   const { layer, entered } = createKit()
   const backplane = memoryBackplane()
   t.teardown(() => backplane.close())
-  const service = await serve(t, { layer, backplane, sessionIdleTimeout: 100 })
-  const [streaming, calling, idle] = [await service.connect(), await service.connect(), await service.connect()]
+  const ended = endings(backplane)
+  const service = await serve(t, { layer, backplane, sessionIdleTimeout: 800 })
+  const streaming = await service.connect()
   const stream = await streaming.get()
+  const calling = await service.connect()
   const began = entered('sleepy')
   const call = await calling.open(request('tools/call', { name: 'sleepy', arguments: {} }, 5))
   await began
-  const gone = gate()
-  backplane.onSignal((signal) => { if (signal.type === 'ended' && signal.session === idle.id) gone.open() })
-  await gone.opened
-  // A session that comes later is reaped as well: by then the first two are far over their time.
-  const later = await service.connect()
-  const goneToo = gate()
-  backplane.onSignal((signal) => { if (signal.type === 'ended' && signal.session === later.id) goneToo.open() })
-  await goneToo.opened
+  // Sessions that come later are reaped, one after the other: by then the first two are far over their time.
+  await ended((await service.connect()).id)
+  await ended((await service.connect()).id)
   t.same([(await streaming.post(PING)).status, (await calling.post(PING)).status], [200, 200])
   stream.destroy()
   call.destroy()

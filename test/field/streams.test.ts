@@ -162,7 +162,7 @@ t.test('SSE-03 the first bytes leave at once, on a silent stream and under a slo
   t.equal(get.status, 200)
   await get.firstByte()
   t.equal(get.text, ': open\n\n')
-  t.ok(performance.now() - started < 1000)
+  t.ok(performance.now() - started < 5000, 'long before a keep-alive')
 
   const post = await session.open(call)
   await began
@@ -175,10 +175,10 @@ t.test('SSE-03 the first bytes leave at once, on a silent stream and under a slo
 
 t.test('SSE-04 a client with a body timeout stays connected', async (t) => {
   const quiet = await serve(t, { keepAliveInterval: 60_000 })
-  const kept = await serve(t, { keepAliveInterval: 150 })
+  const kept = await serve(t, { keepAliveInterval: 100 })
   await fetch(`http://127.0.0.1:${kept.port}/healthz`)
   const dispatcher = (globalThis as any)[Symbol.for('undici.globalDispatcher.1')]
-  const impatient = new dispatcher.constructor({ bodyTimeout: 700 })
+  const impatient = new dispatcher.constructor({ bodyTimeout: 1000 })
   t.teardown(() => impatient.destroy())
   async function follow (service: Wire) {
     const session = await service.connect()
@@ -192,7 +192,7 @@ t.test('SSE-04 a client with a body timeout stays connected', async (t) => {
   }
   const [silent, alive] = [await follow(quiet), await follow(kept)]
   await t.rejects(silent(), { name: 'TypeError', message: 'terminated' }, 'the client gives up on a silent stream')
-  for (let comment = 0; comment < 8; comment++) t.match(await alive(), /^(: keepalive\n\n)+$/)
+  for (let comment = 0; comment < 12; comment++) t.match(await alive(), /^(: keepalive\n\n)+$/)
   kept.layer.notifyChanged('tools')
   t.match(await alive(), 'notifications/tools/list_changed')
 })
