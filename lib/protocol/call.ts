@@ -5,6 +5,7 @@ import { isObject, isRequestId } from '../jsonrpc.js'
 import type { Question } from '../layer/ask.js'
 import type { CallPort, Logger } from '../layer/context.js'
 import type { Principal, RequestInfo } from '../principal.js'
+import { anonymous } from '../principal.js'
 import type { Features, Version } from '../revisions.js'
 import { featuresOf } from '../revisions.js'
 import { LayerError } from '../layer/errors.js'
@@ -40,7 +41,8 @@ export class Call implements CallPort {
   readonly method: string
   readonly params: Params
   readonly protocolVersion: Version
-  readonly principal: Principal
+  /** Nobody in particular until it has been found out: a call can be cancelled before that. */
+  principal: Principal = anonymous
   readonly request: RequestInfo
   readonly envelope: Envelope | undefined
   /** The client cancelled it, or has gone: there is nobody to answer. */
@@ -61,14 +63,13 @@ export class Call implements CallPort {
   #whatWaits: Set<(reason: Error) => void> | undefined
 
   constructor (session: Session, id: RequestId, method: string, params: Params, version: Version, envelope: Envelope | undefined,
-    principal: Principal, request: RequestInfo, exchange: Exchange) {
+    request: RequestInfo, exchange: Exchange) {
     this.session = session
     this.requestId = id
     this.method = method
     this.params = params
     this.protocolVersion = version
     this.envelope = envelope
-    this.principal = principal
     this.request = request
     this.#exchange = exchange
   }

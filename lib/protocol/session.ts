@@ -205,15 +205,17 @@ export class Session {
 
   async #request (id: RequestId, method: string, params: Params, exchange: Exchange): Promise<Reply | undefined> {
     let call: Call | undefined
+    let stay: (() => void) | undefined
     try {
       const envelope = this.#route(method, params)
       const implementation = methodOf(envelope === undefined ? 'handshake' : 'modern', method, this.server.layer.capabilities)
       if (implementation === undefined) throw new RpcError(codes.methodNotFound, 'Method not found', method)
       const request = exchange.request ?? this.#requestInfo(envelope)
-      const who = exchange.principal ?? this.#principal ?? await this.server.resolvePrincipal(request)
-      call = new Call(this, id, method, params, envelope?.version ?? this.record.version, envelope, who, request, exchange)
+      call = new Call(this, id, method, params, envelope?.version ?? this.record.version, envelope, request, exchange)
       this.#track(call)
-      if (exchange.signal !== undefined) abortWith(call, exchange.signal)
+      if (exchange.signal !== undefined) stay = abortWith(call, exchange.signal)
+      call.principal = exchange.principal ?? this.#principal ?? await this.server.resolvePrincipal(request)
+      if (call.cancelled) return undefined
       const result = await call.untilAborted(implementation(call, params))
       if (call.cancelled) return undefined
       const reply = success(id, result)
@@ -223,8 +225,12 @@ export class Session {
       if (call?.cancelled) return undefined
       return this.#failed(id, method, call, error)
     } finally {
+      stay?.()
       if (call !== undefined) this.#untrack(call)
-      if (call?.method === 'initialize') this.#initializing = false
+      if (call?.method === 'initialize') {
+        this.#initializing = false
+        if (!this.#initialized) this.era = undefined
+      }
     }
   }
 
@@ -310,10 +316,12 @@ function isInitialize (message: unknown): boolean {
   return isObject(message) && message.method === 'initialize'
 }
 
-function abortWith (call: Call, signal: AbortSignal): void {
+/** Gives back how to stop listening: a signal may outlive many calls. */
+function abortWith (call: Call, signal: AbortSignal): () => void {
   const abort = (): void => call.abort(new Error('The client has gone'))
   if (signal.aborted) abort()
   else signal.addEventListener('abort', abort, { once: true })
+  return () => signal.removeEventListener('abort', abort)
 }
 
 /** The answer to a message that is no JSON-RPC 2.0 message; nothing when it is one. */

@@ -83,6 +83,10 @@ t.test('LC-08 initialize needs a revision as text; nothing is initialized withou
     t.match(await handle(request('tools/list')), { error: { code: -32600 } })
     t.match(await handle(initialize()), { result: {} }, 'a second try may succeed')
   }
+  const { handle, session } = connect(createKit().layer)
+  await handle(request('initialize', { protocolVersion: 5 }))
+  t.equal(session.era, undefined)
+  t.match(await handle(modern('server/discover')), { result: { resultType: 'complete' } }, 'nor is the era decided by one that failed')
 })
 
 t.test('a session is initialized once', async (t) => {

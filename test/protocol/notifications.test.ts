@@ -2,6 +2,7 @@
 // their client cancelled them.
 
 import t from 'tap'
+import { getEventListeners } from 'node:events'
 import { createLayer } from '../../lib/layer/index.js'
 import type { Context } from '../../lib/layer/index.js'
 import { createKit, initialize, INITIALIZED, modern, request } from '../kit.js'
@@ -236,7 +237,32 @@ t.test('CX-01 the same on a 2026 connection, and for a client that has gone', as
   controller.abort()
   t.equal(await other, undefined)
   t.ok(gone.signal.aborted)
-  t.equal(await handle(modern('tools/call', { name: 'sleepy' }, 6), { signal: controller.signal }), undefined, 'one that had gone before')
+  t.equal(await handle(modern('tools/call', { name: 'stats' }, 6), { signal: controller.signal }), undefined, 'one that had gone before')
+  t.notOk('stats' in kit.calls, 'is not even begun')
+})
+
+t.test('CX-01 a cancellation that comes right behind its call, while the principal is still being looked up, is not lost', async (t) => {
+  for (const principalResolver of [undefined, () => undefined, () => new Promise<undefined>((resolve) => { setImmediate(resolve, undefined) })]) {
+    const kit = createKit()
+    const { handle, session, server } = await connectAt('2025-11-25', kit.layer, { principalResolver })
+    const replies = [handle(request('tools/call', { name: 'sleepy' }, 1)), handle(request('tools/call', { name: 'stats' }, 2)), handle(cancelled(1)), handle(cancelled(2))]
+    t.strictSame(await Promise.all(replies), [undefined, undefined, undefined, undefined])
+    t.notOk(session.busy)
+    t.same(kit.calls, {}, 'nothing was begun')
+
+    const other = attach(server)
+    await other.handle(initialize())
+    const reply = other.handle(request('tools/call', { name: 'stats' }, 1))
+    other.session.close()
+    t.equal(await reply, undefined, 'nor is the end of the session')
+  }
+})
+
+t.test('a call leaves nothing behind on the signal of its exchange', async (t) => {
+  const { handle } = await connectAt('2025-11-25', createKit().layer)
+  const { signal } = new AbortController()
+  for (let n = 0; n < 5; n++) await handle(request('tools/call', { name: 'stats' }, n), { signal })
+  t.equal(getEventListeners(signal, 'abort').length, 0)
 })
 
 t.test('CX-02 unknown ids, ids of another type and odd ones cancel nothing', async (t) => {
