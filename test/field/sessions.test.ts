@@ -7,6 +7,7 @@ import type { Backplane } from '../../lib/backplane/index.js'
 import { memoryBackplane } from '../../lib/backplane/memory.js'
 import { bearerToken, principal } from '../../lib/principal.js'
 import type { PrincipalSpec } from '../../lib/principal.js'
+import { testBackplane } from '../backplane/shared.js'
 import { createKit, initialize, INITIALIZED, modern, modernHeaders, request } from '../kit.js'
 import { BOTH, Connection, gate, H, JSON_ONLY, PING, refused, serve } from './wire.js'
 
@@ -173,8 +174,7 @@ t.test('SES-09 a caller at its cap loses the session it has not used for longest
 })
 
 t.test('SES-09 a refused initialize leaves nothing behind', async (t) => {
-  const backplane = memoryBackplane()
-  t.teardown(() => backplane.close())
+  const backplane = testBackplane()
   const service = await serve(t, { backplane, maxSessions: 1 })
   const bad = await service.post(request('initialize', { capabilities: {} }))
   t.equal(bad.headers['mcp-session-id'], undefined)

@@ -5,7 +5,7 @@ import { createParser } from 'eventsource-parser'
 import fastify from 'fastify'
 import type { FastifyInstance, FastifyServerOptions } from 'fastify'
 import { once } from 'node:events'
-import type { IncomingHttpHeaders, IncomingMessage, OutgoingHttpHeaders } from 'node:http'
+import type { ClientRequest, IncomingHttpHeaders, IncomingMessage, OutgoingHttpHeaders } from 'node:http'
 import { Agent, request as httpRequest } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { connect } from 'node:net'
@@ -13,6 +13,7 @@ import type { Test } from 'tap'
 import type { AppLayer } from '../../lib/layer/index.js'
 import type { CloudgMcpOptions } from '../../plugin.js'
 import cloudgMcp from '../../plugin.js'
+import { testBackplane } from '../backplane/shared.js'
 import { initialize, INITIALIZED, request } from '../kit.js'
 
 export const BOTH = 'application/json, text/event-stream'
@@ -145,11 +146,16 @@ export class Wire {
     this.agent = agent
   }
 
-  async #request ({ method = 'POST', path = '/mcp', headers = H, body }: Ask): Promise<IncomingMessage> {
+  /** Sends a request; whoever sends it so may leave before there is an answer. */
+  leaving ({ method = 'POST', path = '/mcp', headers = H, body }: Ask): ClientRequest {
     const sent = httpRequest({ host: '127.0.0.1', port: this.port, method, path, headers, agent: this.agent })
-    sent.end(body === undefined || typeof body === 'string' || Buffer.isBuffer(body) ? body : JSON.stringify(body))
-    const [response] = await once(sent, 'response') as [IncomingMessage]
     sent.on('error', () => {})
+    sent.end(body === undefined || typeof body === 'string' || Buffer.isBuffer(body) ? body : JSON.stringify(body))
+    return sent
+  }
+
+  async #request (ask: Ask): Promise<IncomingMessage> {
+    const [response] = await once(this.leaving(ask), 'response') as [IncomingMessage]
     return response
   }
 
@@ -238,7 +244,7 @@ export async function serve (t: Test, options: CloudgMcpOptions = {}, setting: S
   const logger = { level: 'warn', stream: { write: (line: string) => { logs.push(JSON.parse(line)) } } }
   const app: FastifyInstance = fastify({ logger, ...setting.fastify } as FastifyServerOptions)
   await setting.before?.(app)
-  await app.register(cloudgMcp, options)
+  await app.register(cloudgMcp, { backplane: testBackplane(), ...options })
   await setting.after?.(app)
   await app.listen({ host: setting.host ?? '127.0.0.1', port: setting.port ?? 0 })
   const service = Object.assign(new Wire((app.server.address() as AddressInfo).port), { app, logs, layer: (options.layer ?? app.mcp) as AppLayer })

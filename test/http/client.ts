@@ -11,6 +11,7 @@ import type { FastifyHttpOptions, FastifyInstance } from 'fastify'
 import type { Test } from 'tap'
 import cloudgMcp from '../../plugin.js'
 import type { CloudgMcpOptions } from '../../plugin.js'
+import { testBackplane } from '../backplane/shared.js'
 import { createKit, INITIALIZED, initialize, modern, modernHeaders } from '../kit.js'
 import type { Kit } from '../kit.js'
 
@@ -29,7 +30,7 @@ export type Target = Pick<Served, 'port' | 'url'>
 export async function serve (t: Test, options: CloudgMcpOptions = {}, host: FastifyHttpOptions<Server> = {}, bind = '127.0.0.1'): Promise<Served> {
   const kit = createKit()
   const app = Fastify(host)
-  await app.register(cloudgMcp, { layer: kit.layer, ...options })
+  await app.register(cloudgMcp, { layer: kit.layer, ...(!options.stateless && { backplane: testBackplane() }), ...options })
   const port = await listen(t, app, bind)
   const origin = `http://127.0.0.1:${port}`
   return { ...kit, app, port, origin, url: `${origin}${options.prefix ?? ''}${options.path ?? '/mcp'}` }

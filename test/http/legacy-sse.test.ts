@@ -10,10 +10,10 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { Writable } from 'node:stream'
 import type { Test } from 'tap'
 import t from 'tap'
-import { memoryBackplane } from '../../lib/backplane/memory.js'
 import { createLayer } from '../../lib/layer/index.js'
 import cloudgMcp from '../../plugin.js'
 import type { CloudgMcpOptions } from '../../plugin.js'
+import { testBackplane } from '../backplane/shared.js'
 import { createKit, INITIALIZED, initialize, modern, request } from '../kit.js'
 import type { Answer, Headers, Served } from './client.js'
 import { connections, eventually, handshake, listen, refused, send, serve } from './client.js'
@@ -226,7 +226,7 @@ t.test('LEG-05 the answer is on the stream alone, and the checks are those of th
 })
 
 t.test('LEG-05 closing the stream frees everything', async (t) => {
-  const backplane = memoryBackplane()
+  const backplane = testBackplane()
   const served = await serve(t, { sse: true, backplane })
   const legacy = await connect(served)
   t.equal(await backplane.countSessions(), 1)
@@ -459,7 +459,7 @@ function bigLayer () {
 }
 
 t.test('messages may arrive at another process than the one with the stream', async (t) => {
-  const backplane = memoryBackplane()
+  const backplane = testBackplane()
   const reader = await serve(t, { sse: true, backplane })
   const writer = await serve(t, { sse: true, backplane })
   const legacy = await open(reader)

@@ -1,7 +1,7 @@
 // Handshake sessions over HTTP: how they begin, whose they are, what they refuse, how they end, and their standalone stream.
 
 import t, { type Test } from 'tap'
-import { memoryBackplane } from '../../lib/backplane/memory.js'
+import { testBackplane } from '../backplane/shared.js'
 import { createKit, INITIALIZED, initialize, request } from '../kit.js'
 import type { ClientSession } from './client.js'
 import { BOTH, connections, eventually, handshake, JSON_ONLY, post, postStream, refused, send, serve, SSE_ONLY } from './client.js'
@@ -234,8 +234,7 @@ t.test('HS-14 GET for somebody who does not read events', async (t) => {
 })
 
 t.test('HS-15 a session that nobody uses ends; a stream or a call in flight is use', async (t) => {
-  const backplane = memoryBackplane()
-  t.teardown(() => backplane.close())
+  const backplane = testBackplane()
   const app = await serve(t, { sessionIdleTimeout: 400, backplane })
   const [idle, streaming, calling] = await Promise.all([handshake(app), handshake(app), handshake(app)])
   t.equal(await backplane.countSessions(), 3)
@@ -287,8 +286,7 @@ t.test('at its own cap a caller loses the session that it has not used for longe
 })
 
 t.test('an initialize that fails leaves no session', async (t) => {
-  const backplane = memoryBackplane()
-  t.teardown(() => backplane.close())
+  const backplane = testBackplane()
   const app = await serve(t, { backplane })
   const { protocolVersion: _, ...params } = initialize().params!
   const bad: [object, object][] = [

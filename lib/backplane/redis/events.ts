@@ -11,7 +11,7 @@ import { channelOf, encodeMessage, fieldsOf, isAlive, sessionKey } from './share
 const BATCH = 256
 /** ms between two looks at a process that seems to be dead: it may just be reconnecting */
 const SECOND_LOOK = 500
-const ENTRY = /^\d{1,16}-\d{1,16}$/
+const ENTRY = /^[1-9]\d{0,15}-(?:0|[1-9]\d{0,15})$/
 
 export class Events {
   readonly #shared: Shared
