@@ -54,6 +54,7 @@ async function run (steps: readonly Step[], era: 'handshake' | 'modern', end: 'r
   const requests: Request[] = []
   const pending: Promise<void>[] = []
   const changes = { tools: 0, prompts: 0, resource: 0 }
+  let closed = false
 
   for (const one of steps) {
     if (one.do === 'turn') await settled()
@@ -67,7 +68,7 @@ async function run (steps: readonly Step[], era: 'handshake' | 'modern', end: 'r
       requests.push(entry)
       const sink = (notification: object): void => {
         entry.sent.push(notification)
-        if (entry.answered) entry.sentAfter++
+        if (entry.answered || entry.cancelled || closed) entry.sentAfter++
       }
       pending.push(handle(message(one.as === 'list' ? 'tools/list' : 'tools/call', params, id), { sink }).then((reply) => {
         entry.reply = reply
@@ -89,8 +90,12 @@ async function run (steps: readonly Step[], era: 'handshake' | 'modern', end: 'r
   }
   await settled()
   const open = requests.filter(({ answered }) => !answered)
-  if (end === 'close') session.close()
-  else for (const release of gates.values()) release()
+  if (end === 'close') {
+    closed = true
+    session.close()
+  } else {
+    for (const release of gates.values()) release()
+  }
   await Promise.all(pending)
   for (const release of gates.values()) release()
   await settled()
