@@ -28,6 +28,8 @@ interface Call {
   port: CallPort | undefined
   resolve: (result: Result) => void
   reject: (error: Error) => void
+  /** 2026: it asked for what the client has not declared. */
+  missing?: MissingCapabilityError
 }
 
 const SENT = Promise.resolve()
@@ -122,7 +124,9 @@ export class Link {
     // A call that was given up is answered all the same by some handlers.
     if (call === undefined) return
     this.#calls.delete(id)
-    if (isObject(error)) call.reject(new RpcError(Number.isSafeInteger(error.code) ? error.code : codes.internalError, String(error.message), error.data))
+    // A handler that can do without goes on; of one that cannot, the client has to know why.
+    if (call.missing !== undefined && (isObject(error) || result?.isError === true)) call.reject(call.missing)
+    else if (isObject(error)) call.reject(new RpcError(Number.isSafeInteger(error.code) ? error.code : codes.internalError, String(error.message), error.data))
     else call.resolve(result)
   }
 
@@ -180,6 +184,8 @@ export class Link {
     } catch (error) {
       // The call is over until the client has answered; it then runs again, from its start.
       if (error instanceof SuspendedError) this.#giveUp(id, error)
+      const asking = this.#calls.get(id)
+      if (error instanceof MissingCapabilityError && asking !== undefined) asking.missing = error
       return { error: errorOf(error) }
     }
   }
