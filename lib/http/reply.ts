@@ -10,6 +10,7 @@ import type { Principal, RequestInfo } from '../principal.js'
 import type { Exchange as SessionExchange } from '../protocol/call.js'
 import type { Session } from '../protocol/session.js'
 import { jsonReply } from './refusal.js'
+import { hasLeft } from './request.js'
 import type { EventLog } from './resumable.js'
 import { EventStream, frame, SSE_HEADERS } from './stream.js'
 import type { KeepAlive } from './stream.js'
@@ -120,9 +121,14 @@ class Exchange {
   }
 
   async #serve (reject: (error: unknown) => void): Promise<void> {
-    const { reply, session, message, mode, principal, request, log, prime, done } = this.#options
+    const { reply, session, message, mode, principal, request, abortOnLeave, log, prime, done } = this.#options
     try {
-      reply.raw.once('close', () => this.#onClose())
+      if (hasLeft(reply)) {
+        this.#onClose()
+        if (abortOnLeave) return
+      } else {
+        reply.raw.once('close', () => this.#onClose())
+      }
       const exchange: SessionExchange = { principal, request }
       if (mode !== 'json') exchange.sink = (notification) => this.#take(notification)
       if (log !== undefined) {
@@ -162,7 +168,7 @@ class Exchange {
   }
 
   get #write (): (text: string) => void | Promise<void> {
-    return (text) => this.#stream!.write(text)
+    return (text) => this.#stream?.write(text)
   }
 
   get #lost (): (error: unknown) => void {
@@ -171,7 +177,7 @@ class Exchange {
 
   /** Ends the stream, not the work: the rest is kept for the client that comes back. */
   #leaveStream (log: EventLog): boolean {
-    void log.flush().then(() => this.#stream!.finish())
+    void log.flush().then(() => this.#stream?.finish())
     return true
   }
 
@@ -200,7 +206,7 @@ class Exchange {
     const { log } = this.#options
     if (log !== undefined) {
       for (const one of replies) void log.append(one, { write: this.#write }).catch(this.#lost)
-      void log.end().catch(this.#lost).then(() => this.#stream!.finish())
+      void log.end().catch(this.#lost).then(() => this.#stream?.finish())
       return
     }
     if (this.#stream !== undefined) {

@@ -1,6 +1,7 @@
 // What the checks find out about a request, for those that come after them.
 
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { Http2ServerResponse } from 'node:http2'
 import type { Principal } from '../principal.js'
 import { anonymous } from '../principal.js'
 import type { Repeated } from './headers.js'
@@ -38,6 +39,11 @@ export function beginRequest (request: FastifyRequest, repeated: Repeated | unde
 
 export function mcpOf (request: FastifyRequest): McpRequest {
   return (request as any)[kMcp]
+}
+
+/** Has the client gone already? Over HTTP/2 only the stream under a response can tell. */
+export function hasLeft ({ raw }: FastifyReply): boolean {
+  return raw.destroyed || (raw as unknown as Partial<Http2ServerResponse>).stream?.destroyed === true
 }
 
 /** A header that means one thing, with equal repetitions collapsed. */
