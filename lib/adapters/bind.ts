@@ -63,7 +63,7 @@ const schema = z.strictObject({
   requestState: z.custom<RequestStateOptions>(isObject, 'an object').optional(),
   askTimeout: z.number().int().positive().optional(),
   exposeErrors: z.boolean().optional(),
-  log: z.custom<Logger>(isObject, 'a logger').default(silent)
+  log: z.custom<Logger>(isObject, 'a logger').optional()
 })
 
 interface Users { shared: Shared, key: readonly unknown[], count: number, close: () => void }
@@ -77,7 +77,9 @@ function use (layer: Layer, given: BindOptions): Users {
     const { path, message } = checked.error.issues[0]!
     throw new InvalidOptionError(`option ${path.length === 0 ? '' : `\`${path.join('.')}\` `}of a binding: ${message}`)
   }
-  const { bus, ...options } = checked.data
+  // Zod copies what it has as a default: the key has to hold the very same logger every time.
+  const { bus, log = silent, ...rest } = checked.data
+  const options = { ...rest, log }
   const key = [options.prefix, [...options.include].sort().join(), options.principalResolver, options.requestState, options.askTimeout, options.exposeErrors, options.log]
   const all = known.get(layer) ?? []
   known.set(layer, all)
@@ -91,7 +93,7 @@ function use (layer: Layer, given: BindOptions): Users {
   return users
 }
 
-function share (given: Layer, options: z.output<typeof schema>, key: readonly unknown[], forget: () => void): Users {
+function share (given: Layer, options: Omit<z.output<typeof schema>, 'bus' | 'log'> & { log: Logger }, key: readonly unknown[], forget: () => void): Users {
   const { prefix, include, log } = options
   const layer = withPrefix(given, prefix)
   const protocol = new ProtocolServer(layer, { ...options as object, pageSize: 0, log })
