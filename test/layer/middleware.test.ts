@@ -657,7 +657,7 @@ t.test('audit: every way in which a call can end has its word, and no message is
   const envelope = { 'io.modelcontextprotocol/clientCapabilities': { elicitation: {} } }
   t.match(await handle(modern('tools/call', { name: 'asks', _meta: envelope })), { result: { resultType: 'input_required' } })
   await settled()
-  t.match(lines().at(-1), { name: 'asks', outcome: 'ok', error: undefined })
+  t.match(lines().at(-1), { name: 'asks', outcome: 'input_required', error: undefined })
 })
 
 t.test('audit: a cancelled call is written down as that, one that timed out is not', async (t) => {
@@ -824,7 +824,7 @@ t.test('metrics: calls, how they ended, and how long they took', async (t) => {
   await layer.readResource('x://of/1', port())
   await layer.readResource('x://of/2', port())
   const { since, ...rest } = counted.snapshot()
-  const none = { ok: 0, error: 0, denied: 0, rate_limited: 0, rejected: 0, cancelled: 0, exception: 0 }
+  const none = { ok: 0, input_required: 0, error: 0, denied: 0, rate_limited: 0, rejected: 0, cancelled: 0, exception: 0 }
   t.match(since, /^\d{4}-\d\d-\d\dT/)
   t.strictSame(rest, {
     running: 0,
