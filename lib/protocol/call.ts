@@ -105,8 +105,16 @@ export class Call implements CallPort {
 
   /** Sends a notification of this request: on its own stream, or on the session's. Nothing goes out after the end. */
   notify (message: object): void | Promise<void> {
+    return this.#send(message, this.#exchange.sink)
+  }
+
+  /** Sends a question: where notifications go, or on the session's stream when nobody reads those any more. */
+  question (message: object): void | Promise<void> {
+    return this.#send(message, this.hasOwnStream ? this.#exchange.sink : undefined)
+  }
+
+  #send (message: object, sink: Sink | undefined): void | Promise<void> {
     if (this.#ended) return undefined
-    const { sink } = this.#exchange
     try {
       const room = sink === undefined ? this.session.send(message) : sink(message)
       return room === undefined ? undefined : room.catch(this.#unsent)
@@ -118,11 +126,6 @@ export class Call implements CallPort {
   // Log data that JSON cannot hold, a pipe that broke: handlers do not wait for a log message, so nobody could catch this.
   readonly #unsent = (error: unknown): void => {
     this.log.error({ err: error }, 'a notification could not be sent')
-  }
-
-  /** Sends a question: where notifications go, or to the session's stream when nobody reads those any more. */
-  question (message: object): void | Promise<void> {
-    return this.hasOwnStream ? this.notify(message) : this.session.send(message)
   }
 
   // Not async: a handler that does not wait would keep what it said in memory until there is room.
