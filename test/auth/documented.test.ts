@@ -11,8 +11,21 @@ t.test('every option of OAuth is on the page, and every option on the page exist
   const table = page.slice(page.indexOf('| option of `oauth` |'), page.indexOf('Several issuers are a list'))
   const documented = [...table.matchAll(/^\| (`\w+`(?:, or `\w+`)?) \|/gm)].flatMap(([, names]) => [...names!.matchAll(/`(\w+)`/g)].map(([, name]) => name!))
   const all: Record<keyof OAuthOptions, true> = {
-    issuer: true, audience: true, jwksUri: true, jwks: true, introspection: true, requiredScopes: true, algorithms: true, clockTolerance: true,
-    scopesSupported: true, principal: true, expireStreams: true, cacheTtl: true, timeout: true, allowHttp: true, fetch: true
+    issuer: true,
+    audience: true,
+    jwksUri: true,
+    jwks: true,
+    introspection: true,
+    requiredScopes: true,
+    algorithms: true,
+    clockTolerance: true,
+    scopesSupported: true,
+    principal: true,
+    expireStreams: true,
+    cacheTtl: true,
+    timeout: true,
+    allowHttp: true,
+    fetch: true
   }
   t.same(documented.sort(), Object.keys(all).sort())
   for (const name of documented) {

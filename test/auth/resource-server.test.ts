@@ -170,6 +170,8 @@ t.test('AUT-07 the audience is compared as a resource, and only a whole one', as
     const typed = await outcome(new OAuthAuth({ issuer: issuer.url }), await issuer.sign({ aud }), resource)
     t.equal(typed.who !== undefined, good, `resource ${resource}, aud ${JSON.stringify(aud)}`)
   }
+  const narrow = new OAuthAuth({ issuer: issuer.url, audience: AUD, algorithms: ['RS256'] })
+  t.match((await outcome(narrow, await issuer.sign())).challenge, { description: /algorithm that is not accepted/ }, 'ES256 where only RS256 is')
   const both = new OAuthAuth({ issuer: issuer.url, audience: ['a', 'b'] })
   t.ok((await outcome(both, await issuer.sign({ aud: 'b' }))).who)
   const auth = new OAuthAuth({ issuer: issuer.url })
