@@ -121,9 +121,9 @@ t.test('SEC-04 identity, roles and headers are those of the request, never those
 })
 
 t.test('SEC-06 a rebound name and a foreign page are refused before anything else', async (t) => {
-  const service = await serve(t, { auth: { tokens: ['secret'] } })
+  const service = await serve(t, { auth: { tokens: ['secret'] }, sse: true })
   const evil = `evil.example:${service.port}`
-  const paths = [['POST', '/mcp'], ['GET', '/mcp'], ['DELETE', '/mcp'], ['OPTIONS', '/mcp'], ['GET', '/healthz'],
+  const paths = [['POST', '/mcp'], ['GET', '/mcp'], ['DELETE', '/mcp'], ['OPTIONS', '/mcp'], ['GET', '/healthz'], ['GET', '/sse'], ['POST', '/messages/?session_id=0'],
     ['GET', '/.well-known/oauth-protected-resource'], ['GET', '/mcp/.well-known/oauth-authorization-server']] as const
   for (const [method, path] of paths) {
     for (const headers of [{ host: evil }, { host: evil, origin: `http://${evil}` }]) {

@@ -9,7 +9,7 @@ import { createLayer } from '../../lib/layer/index.js'
 import { ProtocolServer } from '../../plugin.js'
 import { createKit, ENV, initialize, INITIALIZED, modern, modernHeaders, request } from '../kit.js'
 import type { Answer } from './wire.js'
-import { Connection, gate, H, PING, refused, serve } from './wire.js'
+import { Connection, gate, H, PING, pipe, refused, serve } from './wire.js'
 
 const HANDSHAKE = ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25']
 const JSON_ANSWER = { accept: 'application/json' }
@@ -17,7 +17,7 @@ const SSE_ANSWER = { accept: 'text/event-stream' }
 const kit = () => ({ layer: createKit().layer })
 
 /** The id of the last message, as it is spelled on the wire. */
-function spelledId ({ text }: Answer): string | undefined {
+function spelledId ({ text }: Pick<Answer, 'text'>): string | undefined {
   return text.match(/"id":("(?:[^"\\]|\\.)*"|[^,}]+)/g)?.at(-1)?.slice('"id":'.length)
 }
 
@@ -59,6 +59,13 @@ t.test('RPC-01 an id comes back as it was, on every path', async (t) => {
     t.same(ladder.map(({ status }) => status), [200, 200, 404, 400, 400])
     for (const answer of ladder) t.equal(spelledId(answer), spelled)
   }
+
+  const [, ...lines] = await pipe(createKit().layer, (write) => {
+    write(initialize())
+    for (const id of ids) for (const body of bodies) write({ ...body, id })
+  })
+  const spelled = lines.map((text) => spelledId({ text }))
+  t.same(spelled.sort(), ids.flatMap((id) => bodies.map(() => JSON.stringify(id))).sort(), 'on standard output too')
 })
 
 t.test('RPC-03 an id that cannot be echoed unchanged is no id', async (t) => {
@@ -124,6 +131,18 @@ t.test('RPC-05 what was cancelled is not answered', async (t) => {
   })()
   t.ok(batched.signal.aborted)
   t.same(both.json, [{ jsonrpc: '2.0', id: 2, result: {} }])
+
+  let onPipe: Context | undefined
+  const lines = await pipe(layer, async (write) => {
+    const began = entered('sleepy')
+    write(initialize())
+    write(request('tools/call', { name: 'sleepy', arguments: {} }, 9))
+    onPipe = await began
+    write({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 9 } })
+    write(PING)
+  })
+  t.ok(onPipe!.signal.aborted)
+  t.same(lines.map((line) => JSON.parse(line).id), ['init', 1], 'nor on standard output')
 })
 
 t.test('RPC-07 a notification that says nothing to us is taken and ignored', async (t) => {

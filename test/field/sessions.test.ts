@@ -256,6 +256,21 @@ t.test('SES-13 another caller cannot tell a foreign session from an unknown one'
   t.equal((await alice.get()).status, 200)
 })
 
+t.test('SES-13 nor on the old transport', async (t) => {
+  const service = await serve(t, { ...kit(), auth: TWO, sse: true })
+  const stream = await service.open({ method: 'GET', path: '/sse', headers: { accept: 'text/event-stream', ...ALICE } })
+  await stream.firstByte()
+  const ask = (who: object, path = stream.endpoint!) => service.send({ path, headers: { ...H, ...who }, body: initialize('2024-11-05', 1) })
+  const [foreign, unknown] = [await ask(BOB), await ask(BOB, `/messages/?session_id=${'0'.repeat(32)}`)]
+  t.same([foreign.status, foreign.text], [404, JSON.stringify(NOT_FOUND)])
+  t.same([unknown.status, unknown.text], [404, JSON.stringify(NOT_FOUND)])
+  const id = new URL(stream.endpoint!, 'http://localhost').searchParams.get('session_id')!
+  t.equal((await service.post(PING, { ...ALICE, 'Mcp-Session-Id': id })).status, 404, 'a session of one transport is none of the other')
+  t.equal((await ask(ALICE)).status, 202)
+  t.equal((await stream.next()).result.protocolVersion, '2024-11-05')
+  stream.destroy()
+})
+
 t.test('SES-14 a session is bound to who calls, not to the token', async (t) => {
   const issued: Record<string, PrincipalSpec> = {
     'a-first': { id: 'a', identity: 'i|a', roles: ['viewer'] },

@@ -19,9 +19,10 @@ import { createLayer } from '../../lib/layer/index.js'
 import { createKit, initialize, INITIALIZED, modern, modernHeaders, request } from '../kit.js'
 import { nginx, noNginx } from './nginx.js'
 import type { Ask, Service } from './wire.js'
-import { BOTH, gate, H, PING, raw, refused, serve, Stream, Wire } from './wire.js'
+import { BOTH, gate, H, PING, pipe, raw, refused, serve, Stream, Wire } from './wire.js'
 
 const STEPS = 4
+const OLD_STREAM: Ask = { method: 'GET', path: '/sse', headers: { accept: 'text/event-stream' } }
 
 /** A tool that takes its next step only when the test has seen the one before. */
 function stepping (layer = createLayer({ name: 'steps', version: '1' })) {
@@ -69,10 +70,10 @@ function sseHeaders (t: Test, { headers }: { headers: Record<string, unknown> })
 
 t.test('SSE-01 a stream carries the headers that keep proxies from buffering it', async (t) => {
   const { layer, call, read } = stepping()
-  const service = await serve(t, { layer })
+  const service = await serve(t, { layer, sse: true })
   const session = await service.connect()
-  const [post, get] = [await session.open(call), await session.get()]
-  for (const stream of [post, get]) sseHeaders(t, stream)
+  const [post, get, old] = [await session.open(call), await session.get(), await service.open(OLD_STREAM)]
+  for (const stream of [post, get, old]) sseHeaders(t, stream)
   await read(t, post)
   const short = await session.post(request('ping'), { accept: 'text/event-stream' })
   sseHeaders(t, short)
@@ -108,15 +109,15 @@ t.test('SSE-01 nginx with its defaults passes each event on at once', { skip: no
 
 t.test('SSE-02 a silent stream carries comments, whatever it is for', async (t) => {
   const { layer, began, go, call } = waiting()
-  const service = await serve(t, { layer, keepAliveInterval: 150 })
+  const service = await serve(t, { layer, keepAliveInterval: 150, sse: true })
   const session = await service.connect()
   const listen = modern('subscriptions/listen', { notifications: { toolsListChanged: true } }, 'L')
-  const [post, get, listening] = await Promise.all([
-    session.open(call), session.get(), service.open({ headers: { ...H, ...modernHeaders(listen.method) }, body: listen })
+  const [post, get, listening, old] = await Promise.all([
+    session.open(call), session.get(), service.open({ headers: { ...H, ...modernHeaders(listen.method) }, body: listen }), service.open(OLD_STREAM)
   ])
   await began
   t.equal((await listening.next()).method, 'notifications/subscriptions/acknowledged')
-  for (const stream of [post, get, listening]) {
+  for (const stream of [post, get, listening, old]) {
     const comments = [await stream.comment(), await stream.comment(), await stream.comment()].filter((comment) => comment !== 'open')
     t.ok(comments.length >= 2)
     t.ok(comments.every((comment) => comment === 'keepalive'))
@@ -125,8 +126,7 @@ t.test('SSE-02 a silent stream carries comments, whatever it is for', async (t) 
   t.equal((await post.next()).id, 3)
   t.ok(await post.end())
   t.notMatch(post.text.slice(post.text.indexOf('"id":3')), 'keepalive', 'no comment follows the answer')
-  get.destroy()
-  listening.destroy()
+  for (const stream of [get, listening, old]) stream.destroy()
 })
 
 t.test('SSE-02 the silence is never longer than the interval', async (t) => {
@@ -310,6 +310,13 @@ t.test('SSE-09 line ends of Unicode leave escaped', async (t) => {
   t.equal(answer.reply.result.structuredContent.text, text)
   const json = await session.post(call, { accept: 'application/json' })
   t.equal(json.reply.result.structuredContent.text, text)
+
+  const lines = await pipe(service.layer, (write) => {
+    write(initialize())
+    write(call)
+  })
+  t.notMatch(lines.join(''), /[\u2028\u2029\u0085\r]/, 'nor on standard output')
+  t.same(lines.map((line) => JSON.parse(line)).map(({ id, method }) => method ?? id), ['init', 'notifications/progress', 1])
 })
 
 t.test('SSE-11 streams work over HTTP/2, without connection headers', async (t) => {
@@ -663,6 +670,10 @@ t.test('SSE-19 a HEAD is 405 at once and holds nothing', async (t) => {
     t.same([answer.status, answer.headers.allow, answer.text], [405, 'GET, POST, DELETE', ''])
   }
   t.equal((await session.get()).status, 200, 'the only slot is free')
+
+  const old = await serve(t, { maxStreams: 1, sse: true })
+  for (let time = 0; time < 100; time++) t.equal((await old.send({ method: 'HEAD', path: '/sse', headers: {} })).status, 405)
+  t.equal((await old.open(OLD_STREAM)).status, 200)
 })
 
 t.test('SSE-20 the timeouts of the host stay as they are', async (t) => {

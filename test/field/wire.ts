@@ -9,8 +9,12 @@ import type { ClientRequest, IncomingHttpHeaders, IncomingMessage, OutgoingHttpH
 import { Agent, request as httpRequest } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { connect } from 'node:net'
+import { PassThrough } from 'node:stream'
+import { text } from 'node:stream/consumers'
 import type { Test } from 'tap'
+import { silent } from '../../lib/layer/context.js'
 import type { AppLayer } from '../../lib/layer/index.js'
+import { serveStdio } from '../../lib/stdio/index.js'
 import type { CloudgMcpOptions } from '../../plugin.js'
 import cloudgMcp from '../../plugin.js'
 import { testBackplane } from '../backplane/shared.js'
@@ -72,6 +76,8 @@ export class Stream {
   readonly response: IncomingMessage
   /** Everything that has come so far. */
   text = ''
+  /** Where messages go, on a stream of the old transport. */
+  endpoint: string | undefined
   readonly #messages: any[] = []
   readonly #comments: string[] = []
   readonly #waiting: (() => void)[] = []
@@ -80,7 +86,10 @@ export class Stream {
   constructor (response: IncomingMessage) {
     this.response = response
     const parser = createParser({
-      onEvent: ({ data }) => { if (data !== '') this.#messages.push(JSON.parse(data)) },
+      onEvent: ({ event, data }) => {
+        if (event === 'endpoint') this.endpoint = data
+        else if (data !== '') this.#messages.push(JSON.parse(data))
+      },
       onComment: (comment) => { this.#comments.push(comment.trim()) }
     })
     response.setEncoding('utf8')
@@ -263,4 +272,16 @@ export async function raw (port: number, text: string): Promise<string> {
   let answer = ''
   for await (const chunk of socket) answer += chunk
   return answer
+}
+
+/** A layer on a pipe: messages go in, and the lines that came out are there when the input has ended. */
+export async function pipe (layer: AppLayer, feed: (write: (message: object) => void) => void | Promise<void>): Promise<string[]> {
+  const [input, output] = [new PassThrough(), new PassThrough()]
+  const written = text(output)
+  const stdio = await serveStdio(layer, { input, output, log: silent })
+  await feed((message) => input.write(`${JSON.stringify(message)}\n`))
+  input.end()
+  await stdio.closed
+  output.end()
+  return (await written).trimEnd().split('\n')
 }
