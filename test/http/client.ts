@@ -320,7 +320,7 @@ export function refused (t: Test, answer: Answer, status: number, expected: Expe
 export async function eventually (what: () => boolean | Promise<boolean>, within = 5000): Promise<void> {
   const deadline = Date.now() + within
   while (!await what()) {
-    if (Date.now() > deadline) throw new Error(`not within ${within} ms: ${what}`)
+    if (Date.now() > deadline) throw new Error(`not within ${within} ms: ${String(what)}`)
     await new Promise((resolve) => { setImmediate(resolve) })
   }
 }

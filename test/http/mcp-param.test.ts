@@ -38,7 +38,7 @@ const surplus = (name: string) => ({ id: 1, code: -32020, message: `Mcp-Param-${
 const malformed = (name: string) => ({ id: 1, code: -32020, message: `Mcp-Param-${name} header holds a malformed base64 sentinel` })
 const base64 = (text: string | Buffer) => `=?base64?${Buffer.from(text).toString('base64')}?=`
 
-t.test('XP-01 XP-04 a parameter that its header repeats, as it is or in Base64', async (t) => {
+t.test('XP-01 a parameter that its header repeats, as it is or in Base64', async (t) => {
   const { call } = await serveRoute(t)
   const good: [object, Record<string, string>][] = [
     [{ region: 'Tōkyō' }, { 'Mcp-Param-Region': '=?base64?VMWNa3nFjQ==?=' }],
@@ -65,14 +65,14 @@ t.test('XP-02 XP-03 a header that says something else, or nothing, is refused be
   t.same(seen, [])
 })
 
-t.test('XP-05 XP-06 neither is nothing, and a header alone is too much', async (t) => {
+t.test('XP-05 neither is nothing, and a header alone is too much', async (t) => {
   const { call } = await serveRoute(t)
   for (const args of [undefined, {}, { plain: 'x' }]) t.equal((await call(args)).status, 200, 'both absent')
   for (const args of [undefined, {}, { region: null }]) refused(t, await call(args, { 'Mcp-Param-Region': 'us' }), 400, surplus('Region'))
   t.equal((await call({ region: null })).status, 200, 'what is wrong with null is for the tool to say')
 })
 
-t.test('XP-07 XP-08 integers are compared as numbers', async (t) => {
+t.test('integers are compared as numbers', async (t) => {
   const { call } = await serveRoute(t)
   for (const [count, header] of [[42, '42'], [42, '42.0'], [0, '0'], [-1, '-1'], [1000, '1000'], [42, base64('42')]] as const) t.equal((await call({ count }, { 'Mcp-Param-Count': header })).status, 200, header)
   for (const [count, header] of [[42, '43'], [42, '0x2a'], [42, '4.2e1'], [42, ''], [42, 'x'], [42, '+42'], [0, ''], [42, '42,42']] as const) refused(t, await call({ count }, { 'Mcp-Param-Count': header }), 400, mismatch('Count'))
@@ -100,7 +100,7 @@ t.test('XP-11 a header that no parameter declares is not looked at', async (t) =
   t.same(unknown.messages[0].error, { code: -32602, message: 'Unknown tool: nope', data: { name: 'nope' } })
 })
 
-t.test('XP-12 lines that differ are refused, equal ones are one', async (t) => {
+t.test('lines that differ are refused, equal ones are one', async (t) => {
   const app = await serveRoute(t)
   const body = JSON.stringify(modern('tools/call', { name: 'route', arguments: { region: 'us' } }))
   const send = (...lines: string[]) => rawAnswer(t, app, rawRequest(app, ['Content-Type: application/json', 'Accept: application/json', ...Object.entries(modernHeaders('tools/call', 'route')).map((line) => line.join(': ')), ...lines], body))
