@@ -148,7 +148,7 @@ export function listRoots (options: AskOptions = {}): Ask<Root[]> {
 
 declare const answer: unique symbol
 /** A question and the type of its answer. */
-export type Ask<T = unknown> = Question & { readonly [answer]?: T }
+export type Ask<T = unknown> = { read (response: unknown): T | undefined, readonly [answer]?: T } & Question
 
 // ---- questions in a tool's spec
 

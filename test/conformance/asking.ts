@@ -4,7 +4,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { z } from 'zod'
 import { elicit, inputRequired, listRoots, sample } from '../../lib/layer/index.js'
-import type { AppLayer, ContentBlock, ElicitResult, SamplingParams } from '../../lib/layer/index.js'
+import type { AppLayer, ContentBlock, SamplingParams } from '../../lib/layer/index.js'
 
 // How long a client of test_reconnection has to come back before the call ends.
 const RECONNECT_MS = 100
@@ -111,7 +111,7 @@ function addRounds (layer: AppLayer): void {
   // The suite answers this one before it was asked, without a state to go with it: ctx.elicit() would ask again, and may.
   layer.tool('test_input_required_result_elicitation', { description: 'Asks for a name and greets' }, (_args, ctx) => {
     const question = elicit('What is your name?', { name: z.string() })
-    const answer = question.read(ctx.inputResponses['user_name']) as ElicitResult<{ name: string }> | undefined
+    const answer = question.read(ctx.inputResponses['user_name'])
     if (answer === undefined) return inputRequired({ requests: { user_name: question } })
     return text(answer.action === 'accept' ? `Hello, ${answer.content.name}!` : 'Hello!')
   })

@@ -17,6 +17,7 @@ layer.tool('asks', {}, async (_args, ctx) => {
   expectTypeOf(await ctx.elicit('?', z.object(sure))).toEqualTypeOf<Sure>()
   expectTypeOf(await ctx.elicit('?', { type: 'object', properties: { a: { type: 'string' } } })).toEqualTypeOf<ElicitResult<Record<string, any>>>()
   expectTypeOf(await ctx.ask(elicit('?', sure))).toEqualTypeOf<Sure>()
+  expectTypeOf(elicit('?', sure).read({})).toEqualTypeOf<Sure | undefined>()
   expectTypeOf(await ctx.listRoots()).toEqualTypeOf<Root[]>()
   expectTypeOf(await ctx.sample({ messages: [], maxTokens: 1 })).toEqualTypeOf<SamplingResult>()
 })
