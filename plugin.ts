@@ -101,6 +101,7 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
     for (const stream of keepAlive.streams()) stream.finish()
   })
   app.addHook('onClose', async () => {
+    sessions.stop()
     await server.close()
     await layer.stop?.()
   })

@@ -14,7 +14,7 @@ import { HEADER } from './headers.js'
 import type { Refusal } from './refusal.js'
 import { ALLOW_STATELESS, notAllowed, refusal, refusals, refuse } from './refusal.js'
 import type { Exchanges, Mode, Payload } from './reply.js'
-import { header, mcpOf } from './request.js'
+import { hasLeft, header, mcpOf } from './request.js'
 import type { LiveSession, SessionTable } from './sessions.js'
 import type { KeepAlive } from './stream.js'
 import { SSE_HEADERS } from './stream.js'
@@ -79,10 +79,13 @@ export function createEndpoint (server: ProtocolServer, sessions: SessionTable, 
       const stream = await sessions.openStream(live, header(request, HEADER.lastEventId))
       if (stream === undefined) return refuse(reply, refusals.streamOpen)
       const keep = atExpiry(mcpOf(request).principal, () => stream.finish())
-      reply.raw.once('close', () => {
+      const leave = (): void => {
         keep()
         stream.destroy()
-      })
+      }
+      // It takes a moment to open: whoever asked for it may have gone.
+      if (hasLeft(reply)) leave()
+      reply.raw.once('close', leave)
       return reply.headers(SSE_HEADERS).send(stream)
     } finally {
       live.release()

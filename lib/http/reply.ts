@@ -139,7 +139,8 @@ class Exchange {
         exchange.isRead = () => !this.#left
         this.#timer = setTimeout(this.#commit, COMMIT_AFTER)
       }
-      this.#finish(await session.handle(message, exchange))
+      const kept = this.#finish(await session.handle(message, exchange))
+      if (kept !== undefined) await kept
     } catch (error) {
       reject(error)
     } finally {
@@ -198,7 +199,8 @@ class Exchange {
     this.#overflowed = true
   }
 
-  #finish (answer: Reply | Reply[] | undefined): void {
+  /** A promise where the answer is kept before it is sent. */
+  #finish (answer: Reply | Reply[] | undefined): void | Promise<void> {
     const { mode, message, session } = this.#options
     const replies = this.#shutDown && answer === undefined
       ? [failure(replyId(message), { code: codes.internalError, message: 'The server is shutting down' })]
@@ -206,14 +208,13 @@ class Exchange {
     const { log } = this.#options
     if (log !== undefined) {
       for (const one of replies) void log.append(one, { write: this.#write }).catch(this.#lost)
-      void log.end().catch(this.#lost).then(() => this.#stream?.finish())
-      return
+      return log.end().catch(this.#lost).then(() => this.#stream?.finish())
     }
     if (this.#stream !== undefined) {
       this.#stream.finish(replies.map(frame).join(''))
-      return
+      return undefined
     }
-    if (this.#responded) return
+    if (this.#responded) return undefined
     const only = replies.length === 1 && !Array.isArray(answer) ? replies[0]! : undefined
     const status = session.era === 'modern' && only !== undefined && 'error' in only ? fixedStatus.get(only.error.code) : undefined
     const asJson = mode === 'json' || (this.#frames.length === 0 && (mode === 'auto' || status !== undefined))
@@ -227,6 +228,7 @@ class Exchange {
       void jsonReply(this.#options.reply)
       this.#answer(only === undefined ? `[${replies.map(encode).join(',')}]` : encodeBytes(only), {})
     }
+    return undefined
   }
 
   #answer (payload: Payload, headers: Record<string, string>): void {

@@ -12,6 +12,7 @@ import { MAX_SUBSCRIPTIONS } from '../protocol/changes.js'
 import type { ProtocolServer } from '../protocol/server.js'
 import type { Session } from '../protocol/session.js'
 import { sessionRecord } from '../protocol/session.js'
+import { featuresOf } from '../revisions.js'
 import type { Refusal } from './refusal.js'
 import { refusals } from './refusal.js'
 import type { ResumableOptions } from './resumable.js'
@@ -21,6 +22,8 @@ import type { KeepAlive } from './stream.js'
 
 // A stream whose reader has taken nothing for this long (ms) gives way to a new one.
 const STALLED = 1000
+/** ms after which the client of a stream that ends with its process comes back */
+const RETRY = 1000
 
 /** A session while this process works for it. */
 export interface LiveSession {
@@ -133,7 +136,7 @@ export class SessionTable {
     const { changes, log } = this.#server
     const outbox = await this.#backplane.openOutbox(session.record.id, {
       deliver: (message) => stream.send(message),
-      stalled: () => stream.destroyed || stream.stalledFor >= STALLED,
+      stalled: () => stream.over || stream.stalledFor >= STALLED,
       replaced: () => stream.destroy()
     })
     if (outbox === undefined) {
@@ -198,10 +201,18 @@ export class SessionTable {
     })
   }
 
-  /** Ends the streams; the sessions themselves stay, for the next process. Legacy streams end with their sessions. */
+  /** Ends the streams, each with when to come back; the sessions stay, for the next process. Legacy streams end with their sessions. */
   close (): void {
+    for (const { session, stream, resumed } of this.#live.values()) {
+      if (session.record.kind === 'sse') continue
+      const last = featuresOf(session.record.version).polling ? `retry: ${spread(this.#resumable?.retry ?? RETRY)}\n\n` : ''
+      for (const one of stream === undefined ? resumed : [stream, ...resumed]) one.finish(last)
+    }
+  }
+
+  /** Nothing is at work any more. */
+  stop (): void {
     this.#stopSignals()
-    for (const { session, stream } of this.#live.values()) if (session.record.kind !== 'sse') stream?.finish()
   }
 
   #revive ({ record, release }: SessionUse): LiveSession {
@@ -260,4 +271,9 @@ export class SessionTable {
       for (const stream of live.resumed) stream.finish()
     }
   }
+}
+
+/** Not all at once: a process that ends sends many clients to the others. */
+function spread (ms: number): number {
+  return Math.round(ms * (0.5 + Math.random()))
 }

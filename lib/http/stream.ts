@@ -40,6 +40,8 @@ export class EventStream extends Readable {
     void this.write(first)
   }
 
+  /** Nothing more can be sent. */
+  get over (): boolean { return this.destroyed || this.#finished }
   /** For how many ms the reader has taken nothing although there is much to take. */
   get stalledFor (): number { return this.#fullSince === undefined ? 0 : Date.now() - this.#fullSince }
 

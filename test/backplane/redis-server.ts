@@ -4,7 +4,7 @@
 import { spawn, spawnSync } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -14,7 +14,7 @@ import { Cluster, Redis } from 'ioredis'
 
 const START_TIMEOUT = 15_000
 // The server ends with the process that started it, however that ends: its input is closed then.
-const GUARDED = 'exec 3<&0; redis-server "$@" < /dev/null & server=$!; echo "pid $server"; { read -r _ <&3; kill -9 $server; } 2> /dev/null & wait $server'
+const GUARDED = 'exec 3<&0; redis-server "$@" < /dev/null & server=$!; echo "pid $server"; exec 2> /dev/null; { read -r _ <&3; kill -9 $server; } & wait $server'
 
 /** Why the tests that need Redis do not run here; false when they do. */
 export const withoutRedis: string | false = process.env['CI'] === undefined && spawnSync('redis-server', ['--version']).error !== undefined
@@ -49,14 +49,36 @@ export class RedisServer {
     return server
   }
 
+  /** A sentinel that watches a primary, and is alone in deciding that it is down. */
+  static async sentinel (name: string, primary: number): Promise<RedisServer> {
+    const server = new RedisServer(await freePort(), [])
+    const directory = await server.#makeDirectory()
+    const file = join(directory, 'sentinel.conf')
+    await writeFile(file, [
+      `port ${server.port}`, 'bind 127.0.0.1', `dir ${directory}`,
+      `sentinel monitor ${name} 127.0.0.1 ${primary} 1`, `sentinel down-after-milliseconds ${name} 500`, `sentinel failover-timeout ${name} 3000`
+    ].join('\n'))
+    await server.#spawn([file, '--sentinel'], /Sentinel ID is/)
+    return server
+  }
+
   get url (): string { return `redis://127.0.0.1:${this.port}` }
 
   /** Starts it, or starts it again: empty. */
   async up (): Promise<void> {
+    const directory = await this.#makeDirectory()
+    await this.#spawn(
+      ['--port', String(this.port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', '--dir', directory, ...this.#args],
+      /Ready to accept connections/)
+  }
+
+  async #makeDirectory (): Promise<string> {
     this.#directory ??= await mkdtemp(join(tmpdir(), 'redis-'))
-    const child = spawn('sh', ['-c', GUARDED, 'redis-server',
-      '--port', String(this.port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', '--dir', this.#directory, ...this.#args
-    ], { stdio: ['pipe', 'pipe', 'inherit'] })
+    return this.#directory
+  }
+
+  async #spawn (args: readonly string[], ready: RegExp): Promise<void> {
+    const child = spawn('sh', ['-c', GUARDED, 'redis-server', ...args], { stdio: ['pipe', 'pipe', 'inherit'] })
     this.#child = child
     await new Promise<void>((resolve, reject) => {
       const timer = setTimeout(() => reject(new Error('redis-server did not start')), START_TIMEOUT)
@@ -64,7 +86,7 @@ export class RedisServer {
       child.once('exit', (code) => reject(new Error(`redis-server ended with code ${code}`)))
       createInterface({ input: child.stdout }).on('line', (line) => {
         if (line.startsWith('pid ')) this.#pid = Number(line.slice(4))
-        if (!line.includes('Ready to accept connections')) return
+        if (!ready.test(line)) return
         clearTimeout(timer)
         resolve()
       })
