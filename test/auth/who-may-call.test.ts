@@ -1,9 +1,11 @@
 // Who may call what: scopes and the step up to more of them, roles, allow(); sessions and streams that follow the current token.
 
 import t from 'tap'
+import { OAuthAuth } from '../../lib/auth/index.js'
 import { createLayer, principal } from '../../lib/layer/index.js'
 import type { AppLayer, LayerOptions } from '../../lib/layer/index.js'
 import type { Principal } from '../../lib/principal.js'
+import { bearerToken } from '../../lib/principal.js'
 import { ProtocolServer } from '../../lib/protocol/server.js'
 import { initialize, modern, modernHeaders, request } from '../kit.js'
 import { H, refused, serve } from '../field/wire.js'
@@ -190,33 +192,31 @@ t.test('a session is its issuer\'s, subject\'s and client\'s; a new token of the
 })
 
 t.test('an open stream ends when its token does', async (t) => {
-  const issuer = await startIssuer(t, AUD)
-  const serving = (expireStreams: boolean) => serve(t, { layer: guardedLayer().layer, sse: true, publicUrl: 'https://h', auth: { oauth: { issuer: issuer.url, clockTolerance: 0, expireStreams } } })
-  const listen = modern('subscriptions/listen', { notifications: { toolsListChanged: true } }, 'l')
-  const ending = await serving(true)
-  const lasting = await serving(false)
-  const [brief, long] = [await issuer.sign({ exp: seconds(2), jti: 'brief' }), await issuer.sign()]
-  const legacy = await issuer.sign({ exp: seconds(2), aud: 'https://h/sse' })
-  const headers = (token: string) => ({ ...H, ...modernHeaders('subscriptions/listen'), ...bearer(token) })
+  // Credentials that end a moment after they were looked at, and some that do not.
+  const authenticate = ({ authorization }: { authorization: string | undefined }): Principal =>
+    principal({ id: 'alice', ...(bearerToken(authorization) === 'brief' && { expiresAt: Date.now() + 150 }) })
+  const service = await serve(t, { layer: guardedLayer().layer, sse: true, auth: { authenticate } })
+  const listen = (token: string) => service.open({
+    body: modern('subscriptions/listen', { notifications: { toolsListChanged: true } }, 'l'), headers: { ...H, ...modernHeaders('subscriptions/listen'), ...bearer(token) }
+  })
+  const session = await service.connect(bearer('brief'))
+  const [standalone, listening, old, lasting] = await Promise.all([session.get(), listen('brief'), openLegacy(service.port, 'brief'), listen('long')])
+  t.equal(await standalone.end(), true, 'the server ended it')
+  t.match(await listening.next(), { method: 'notifications/subscriptions/acknowledged' })
+  t.match(await listening.next(), { id: 'l', result: { resultType: 'complete' } })
+  t.equal(await listening.end(), true)
+  await old.ended()
+  t.equal((await session.post(request('ping'), bearer('long'))).status, 200, 'the session waits for a new token')
+  service.layer.notifyChanged('tools')
+  await lasting.next()
+  t.match(await lasting.next(), { method: 'notifications/tools/list_changed' })
+  lasting.destroy()
 
-  const session = await ending.connect(bearer(brief))
-  const streams = await Promise.all([
-    session.get(),
-    ending.open({ body: listen, headers: headers(brief) }),
-    openLegacy(ending.port, legacy)
-  ])
-  const kept = await Promise.all([lasting.open({ body: listen, headers: headers(brief) }), ending.open({ body: listen, headers: headers(long) })])
-  t.equal(await streams[0].end(), true, 'the server ended it')
-  t.match(await streams[1].next(), { method: 'notifications/subscriptions/acknowledged' })
-  t.match(await streams[1].next(), { id: 'l', result: { resultType: 'complete' } })
-  t.equal(await streams[1].end(), true)
-  await streams[2].ended()
-  t.equal((await session.post(request('ping'))).status, 401)
-  t.equal((await session.post(request('ping'), bearer(long))).status, 200, 'the session waits for a new token')
-  for (const [stream, { layer }] of [[kept[0], lasting], [kept[1], ending]] as const) {
-    layer.notifyChanged('tools')
-    await stream.next()
-    t.match(await stream.next(), { method: 'notifications/tools/list_changed' })
-    stream.destroy()
+  const issuer = await startIssuer(t, AUD)
+  const exp = seconds(60)
+  const token = await issuer.sign({ exp })
+  for (const [options, expiresAt] of [[{}, exp * 1000 + 30_000], [{ clockTolerance: 0 }, exp * 1000], [{ expireStreams: false }, undefined]] as const) {
+    const who = await new OAuthAuth({ issuer: issuer.url, ...options }).authenticate({ authorization: `Bearer ${token}`, resource: AUD }) as Principal
+    t.equal(who.expiresAt, expiresAt, JSON.stringify(options))
   }
 })
