@@ -5,6 +5,8 @@ import type { Params, RequestId, Result } from '../jsonrpc.js'
 import { isObject } from '../jsonrpc.js'
 import type { RequestInfo } from '../principal.js'
 import { META } from '../protocol/era.js'
+import type { ProtocolServer } from '../protocol/server.js'
+import type { Session } from '../protocol/session.js'
 import type { Version } from '../revisions.js'
 import { DEFAULT_HTTP_VERSION, HANDSHAKE, isHandshake, isModern, isVersion, LATEST_HANDSHAKE } from '../revisions.js'
 import type { LowLevelServer } from './detect.js'
@@ -28,6 +30,23 @@ export interface Facts {
 
 // Both SDKs want a schema for the answer to a question; the engine has its own ideas of a good one.
 const anything = z.looseObject({})
+
+/** A session of the engine for one request of a connection that an SDK keeps. */
+export function engineSession (protocol: ProtocolServer, { version, request, sessionId }: Pick<Facts, 'version' | 'request' | 'sessionId'>, state: { capabilities: Params, logLevel: string }): Session {
+  const common = { transport: 'http', register: false } as const
+  if (!isHandshake(version)) return protocol.createSession(common)
+  // Nobody could answer a question there: the next request is another server's.
+  const stateless = request.transport === 'http' && sessionId === undefined
+  if (stateless) {
+    const session = protocol.createSession({ ...common, preinitialized: version })
+    session.record.logLevel = state.logLevel
+    return session
+  }
+  return protocol.createSession({
+    ...common,
+    record: { id: '', owner: '', kind: 'http', version, initialized: true, seen: '', clientInfo: request.clientInfo, ...state }
+  })
+}
 
 /** @param negotiated the version of the handshake, as far as it has been seen (1.x does not keep it) */
 export function factsOf (server: LowLevelServer, request: { params?: Params }, context: any, negotiated: string | undefined): Facts {

@@ -14,6 +14,7 @@ import type { RequestInfo } from '../principal.js'
 import { LATEST_HANDSHAKE } from '../revisions.js'
 import { keyOf } from './catalogue.js'
 import type { FastMcp, FastMcpSession } from './detect.js'
+import { engineSession } from './facts.js'
 import { Link } from './link.js'
 import type { Shared } from './mount.js'
 import { Mount } from './mount.js'
@@ -241,8 +242,9 @@ export class FastMcpMount {
   async #call (method: string, params: Params, context: any): Promise<Result> {
     const { protocol, ready } = this.#shared
     await ready
-    const session = protocol.createSession({ transport: 'http', register: false, preinitialized: LATEST_HANDSHAKE })
-    Object.assign(session.record, { capabilities: context?.elicit === undefined ? {} : { elicitation: {} }, logLevel: 'debug' })
+    const request = requestInfo(context)
+    const capabilities = context?.elicit === undefined ? {} : { elicitation: {} }
+    const session = engineSession(protocol, { version: LATEST_HANDSHAKE, request, sessionId: context?.sessionId }, { capabilities, logLevel: 'debug' })
     const sink = ({ id, method: sent, params: said }: Params): void | Promise<void> => {
       if (sent === 'notifications/progress') return context?.reportProgress?.({ progress: said.progress, ...(said.total !== undefined && { total: said.total }), ...(said.message && { message: said.message }) })
       if (sent === 'notifications/message') context?.log?.[levels[said.level] ?? 'info']?.(typeof said.data === 'string' ? said.data : JSON.stringify(said.data), said.logger && { logger: said.logger })
@@ -251,7 +253,6 @@ export class FastMcpMount {
       answer.then((result) => session.settle({ id, result }), (error) => session.settle({ id, error: { message: error.message } }))
       return undefined
     }
-    const request = requestInfo(context)
     const principal = await protocol.resolvePrincipal(request)
     const signal: AbortSignal | undefined = context?.signal
     const message = { jsonrpc: '2.0', id: 0, method, params: { ...params, _meta: { progressToken: 0 } } }

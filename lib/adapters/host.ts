@@ -183,7 +183,8 @@ export class HostedLayer implements Layer {
   }
 
   async #call (method: string, params: Params, port: CallPort): Promise<any> {
-    const seat = await this.#servers.seat(wishOf(port))
+    const found = this.#servers.seat(wishOf(port))
+    const seat = found instanceof Promise ? await found : found
     try {
       return await this.#request(seat.link, method, params, port)
     } finally {

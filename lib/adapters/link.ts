@@ -28,6 +28,8 @@ interface Call {
   port: CallPort | undefined
   resolve: (result: Result) => void
   reject: (error: Error) => void
+  /** Ends listening for an abort. */
+  release: () => void
   /** 2026: it asked for what the client has not declared. */
   missing?: MissingCapabilityError
 }
@@ -80,7 +82,10 @@ export class Link {
     this.#closed = true
     this.onclose?.()
     const gone = new RpcError(codes.internalError, 'The hosted server has closed the connection')
-    for (const { reject } of this.#calls.values()) reject(gone)
+    for (const { reject, release } of this.#calls.values()) {
+      release()
+      reject(gone)
+    }
     this.#calls.clear()
   }
 
@@ -91,22 +96,17 @@ export class Link {
     const id = ++this.#lastId
     if (port === undefined) {
       return new Promise((resolve, reject) => {
-        this.#calls.set(id, { port, resolve, reject })
+        this.#calls.set(id, { port, resolve, reject, release: nothing })
         onmessage({ jsonrpc: '2.0', id, method, params }, extra)
       })
     }
-    const { signal } = port
-    if (signal.aborted) return Promise.reject(signal.reason)
     const meta = port.meta?.progressToken === undefined ? params._meta : { ...params._meta, progressToken: id }
     return new Promise((resolve, reject) => {
-      const onAbort = (): void => this.#giveUp(id, signal.reason)
-      const end = <T>(settle: (value: T) => void) => (value: T): void => {
-        signal.removeEventListener('abort', onAbort)
-        settle(value)
-      }
-      this.#calls.set(id, { port, resolve: end(resolve), reject: end(reject) })
-      signal.addEventListener('abort', onAbort)
-      onmessage({ jsonrpc: '2.0', id, method, params: meta === undefined ? params : { ...params, _meta: meta } }, extra)
+      const call: Call = { port, resolve, reject, release: nothing }
+      this.#calls.set(id, call)
+      call.release = onAbort(port, (reason) => this.#giveUp(id, reason))
+      // It may have been aborted before.
+      if (this.#calls.has(id)) onmessage({ jsonrpc: '2.0', id, method, params: meta === undefined ? params : { ...params, _meta: meta } }, extra)
     })
   }
 
@@ -124,6 +124,7 @@ export class Link {
     // A call that was given up is answered all the same by some handlers.
     if (call === undefined) return
     this.#calls.delete(id)
+    call.release()
     // A handler that can do without goes on; of one that cannot, the client has to know why.
     if (call.missing !== undefined && (isObject(error) || result?.isError === true)) call.reject(call.missing)
     else if (isObject(error)) call.reject(new RpcError(Number.isSafeInteger(error.code) ? error.code : codes.internalError, String(error.message), error.data))
@@ -135,6 +136,7 @@ export class Link {
     const call = this.#calls.get(id)
     if (call === undefined) return
     this.#calls.delete(id)
+    call.release()
     this.spoiled = true
     const why = reason instanceof Error ? reason : new Error('The call was aborted')
     this.onmessage?.({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: id, reason: why.message } })
@@ -189,6 +191,17 @@ export class Link {
       return { error: errorOf(error) }
     }
   }
+}
+
+function nothing (): void {}
+
+function onAbort (port: CallPort, listener: (reason: unknown) => void): () => void {
+  if (port.onAbort !== undefined) return port.onAbort(listener)
+  const { signal } = port
+  const told = (): void => listener(signal.reason)
+  if (signal.aborted) told()
+  else signal.addEventListener('abort', told, { once: true })
+  return () => signal.removeEventListener('abort', told)
 }
 
 const SHARED = 'This server is one instance for all clients, so it cannot ask one of them: give hostServer() a function that makes a server'

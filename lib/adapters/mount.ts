@@ -11,13 +11,13 @@ import type { Principal } from '../principal.js'
 import { META } from '../protocol/era.js'
 import { isLevel } from '../protocol/log-levels.js'
 import type { ProtocolServer } from '../protocol/server.js'
-import { isHandshake, isModern } from '../revisions.js'
+import { isModern } from '../revisions.js'
 import { advertise } from './advertise.js'
 import type { Catalogue } from './catalogue.js'
 import { keyOf } from './catalogue.js'
 import type { Handler, HighLevelServer, LowLevelServer } from './detect.js'
 import type { Facts } from './facts.js'
-import { factsOf } from './facts.js'
+import { engineSession, factsOf } from './facts.js'
 import type { FanOut, Target } from './fanout.js'
 import { below, push, remove } from './overlay.js'
 
@@ -282,9 +282,8 @@ export class Mount implements Target {
 
   async #serve (method: string, facts: Facts, principal: Principal): Promise<Result> {
     const { protocol, log } = this.shared
-    const { version, params, id, request, signal, capabilities } = facts
-    const session = protocol.createSession({ transport: 'http', register: false, preinitialized: isHandshake(version) ? version : undefined })
-    Object.assign(session.record, { capabilities, clientInfo: request.clientInfo, logLevel: this.#level ?? protocol.defaultLogLevel })
+    const { params, id, request, signal, capabilities } = facts
+    const session = engineSession(protocol, facts, { capabilities, logLevel: this.#level ?? protocol.defaultLogLevel })
     const questions = new Map<unknown, AbortController>()
     const sink = (message: Params): void | Promise<void> => {
       if (message.id !== undefined) {

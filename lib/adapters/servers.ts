@@ -62,7 +62,7 @@ interface Running {
   retired: boolean
 }
 
-interface Kept { opening: Promise<Running>, rights: string }
+interface Kept { opening: Promise<Running>, running: Running | undefined, rights: string }
 
 // Servers of one kind that wait for callers; more than that were needed only for a moment.
 const MAX_WAITING = 64
@@ -98,6 +98,7 @@ export class Servers {
   /** There is one server for everybody. */
   readonly single: boolean
   #first: Promise<Running> | undefined
+  #firstNow: Running | undefined
   /** The servers can serve 2026 by themselves. */
   #canModern = false
   readonly #kept = new Map<string | object, Kept>()
@@ -122,12 +123,15 @@ export class Servers {
       this.#first = opening
       opening.catch(() => { if (this.#first === opening) this.#first = undefined })
     }
-    return (await this.#first!).link
+    this.#firstNow = await this.#first!
+    return this.#firstNow.link
   }
 
-  async seat (wish: Wish): Promise<Seat> {
-    const first = await this.first()
-    if (this.single) return { link: first, leave: () => {} }
+  /** A promise only when something has to be waited for: nearly every call finds its server running. */
+  seat (wish: Wish): Seat | Promise<Seat> {
+    const first = this.#firstNow
+    if (first === undefined || first.link.closed) return this.first().then(() => this.seat(wish))
+    if (this.single) return { link: first.link, leave: nowhere }
     const modern = wish.version === 'modern' && this.#canModern
     const { connection } = wish
     if (connection !== undefined) return this.#keptSeat(connection, this.selective ? rightsOf(wish) : '', wish, modern)
@@ -145,7 +149,7 @@ export class Servers {
     this.#sweeper = undefined
     const opening = Array.from(this.#kept.values(), (kept) => kept.opening)
     if (this.#first !== undefined) opening.push(this.#first)
-    this.#first = undefined
+    this.#first = this.#firstNow = undefined
     this.#kept.clear()
     this.#waiting.clear()
     await Promise.allSettled(opening)
@@ -161,23 +165,37 @@ export class Servers {
   }
 
   /** The server of a connection, or of callers that need not be kept apart. Rights may change on the way: then it is another one. */
-  async #keptSeat (key: string | object, rights: string, wish: Wish, modern: boolean): Promise<Seat> {
+  #keptSeat (key: string | object, rights: string, wish: Wish, modern: boolean): Seat | Promise<Seat> {
+    const running = this.#kept.get(key)?.running
+    if (running !== undefined && this.#serves(key, rights)) return this.#sit(running)
+    return this.#openedSeat(key, rights, wish, modern)
+  }
+
+  #serves (key: string | object, rights: string): boolean {
     const kept = this.#kept.get(key)
-    const running = await kept?.opening
-    if (running !== undefined && kept!.rights === rights && !running.link.closed && !running.retired) return this.#sit(running)
-    if (this.#kept.get(key) !== kept) return this.#keptSeat(key, rights, wish, modern)
-    const opening = this.#open(wish, modern)
-    const next = { opening, rights }
-    this.#kept.set(key, next)
-    const forget = (): void => { if (this.#kept.get(key) === next) this.#kept.delete(key) }
-    if (running !== undefined) this.#retire(running)
-    try {
-      const opened = await opening
-      opened.forget = forget
-      return this.#sit(opened)
-    } catch (error) {
-      forget()
-      throw error
+    return kept?.running !== undefined && kept.rights === rights && !kept.running.link.closed && !kept.running.retired
+  }
+
+  async #openedSeat (key: string | object, rights: string, wish: Wish, modern: boolean): Promise<Seat> {
+    for (;;) {
+      const kept = this.#kept.get(key)
+      const running = await kept?.opening
+      if (this.#kept.get(key) !== kept) continue
+      if (this.#serves(key, rights)) return this.#sit(running!)
+      const opening = this.#open(wish, modern)
+      const next: Kept = { opening, running: undefined, rights }
+      this.#kept.set(key, next)
+      const forget = (): void => { if (this.#kept.get(key) === next) this.#kept.delete(key) }
+      if (running !== undefined) this.#retire(running)
+      try {
+        const opened = await opening
+        next.running = opened
+        opened.forget = forget
+        return this.#sit(opened)
+      } catch (error) {
+        forget()
+        throw error
+      }
     }
   }
 

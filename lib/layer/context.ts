@@ -46,6 +46,8 @@ export interface CallPort {
   /** What an explicit `inputRequired()` wanted back. */
   readonly requestState: unknown
   closeStream (): boolean
+  /** Called with the reason when `signal` is aborted; to listen to it costs much more. Returns what takes that back. */
+  onAbort? (listener: (reason: Error) => void): () => void
   /** `_meta` of the request, as it was sent. */
   readonly meta?: Readonly<Record<string, unknown>> | undefined
   /** What all calls of one connection have in common: the id of their session, or an object. Nothing where a request stands alone. */

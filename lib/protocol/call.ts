@@ -58,6 +58,7 @@ export class Call implements CallPort {
   #progress: number | undefined
   #ended = false
   #aborted: Error | undefined
+  #listeners: Set<(reason: Error) => void> | undefined
   #controller: AbortController | undefined
   #onAbort: ((reason: Error) => void) | undefined
   #whatWaits: Set<(reason: Error) => void> | undefined
@@ -196,9 +197,17 @@ export class Call implements CallPort {
     })
   }
 
+  onAbort (listener: (reason: Error) => void): () => void {
+    if (this.#aborted !== undefined) listener(this.#aborted)
+    this.#listeners ??= new Set()
+    this.#listeners.add(listener)
+    return () => { this.#listeners!.delete(listener) }
+  }
+
   stop (reason: Error): void {
     this.#aborted ??= reason
     this.#controller?.abort(this.#aborted)
+    for (const listener of this.#listeners ?? []) listener(this.#aborted)
   }
 
   renew (): void {
