@@ -485,7 +485,7 @@ t.test('SSE-14 who leaves while still being checked is not served, and holds not
       await decided.opened
     })
   }
-  const service = await serve(t, { layer, maxStreams: 1 }, { before })
+  const service = await serve(t, { layer, maxStreams: 1, sse: true }, { before })
   decided.open()
   const session = await service.connect()
   const call = modern('tools/call', { name: 'run', arguments: {} })
@@ -493,7 +493,8 @@ t.test('SSE-14 who leaves while still being checked is not served, and holds not
   const asks: Ask[] = [
     { headers: { ...H, ...modernHeaders(listen.method) }, body: listen },
     { method: 'GET', headers: { accept: 'text/event-stream', ...session.headers } },
-    { headers: { ...H, ...modernHeaders('tools/call', 'run') }, body: call }
+    { headers: { ...H, ...modernHeaders('tools/call', 'run') }, body: call },
+    OLD_STREAM
   ]
   async function sendAndLeave ({ app }: Service, send: () => { destroy: () => void }): Promise<void> {
     [asked, decided] = [gate(), gate()]
@@ -515,15 +516,27 @@ t.test('SSE-14 who leaves while still being checked is not served, and holds not
   listening.destroy()
   t.equal(calls, 0, 'nobody would read the result')
 
-  const second = await serve(t, { layer, maxStreams: 1 }, { before, fastify: { http2: true } })
+  const second = await serve(t, { layer, maxStreams: 1, sse: true }, { before, fastify: { http2: true } })
   const client = http2Connect(`http://127.0.0.1:${second.port}`)
   t.teardown(() => client.destroy())
-  const ask = () => client.request({ ':path': '/mcp', ':method': 'POST', ...H, ...modernHeaders(listen.method) }).end(JSON.stringify(listen))
-  await sendAndLeave(second, () => {
-    const sent = ask()
-    return { destroy: () => { sent.close(8) } }
-  })
-  const [first] = await once(ask(), 'data')
+  const ask = (headers: object, body?: string) => {
+    const sent = client.request({ ':path': '/mcp', ':method': body === undefined ? 'GET' : 'POST', ...H, ...headers }, { endStream: body === undefined })
+    return body === undefined ? sent : sent.end(body)
+  }
+  const begin = ask({}, JSON.stringify(initialize())).resume()
+  const [head] = await once(begin, 'response')
+  const ways = [
+    () => ask({ 'mcp-session-id': head['mcp-session-id'], accept: 'text/event-stream' }),
+    () => ask(modernHeaders(listen.method), JSON.stringify(listen)),
+    () => ask({ ':path': '/sse', accept: 'text/event-stream' })
+  ]
+  for (const way of ways) {
+    await sendAndLeave(second, () => {
+      const sent = way()
+      return { destroy: () => { sent.close(8) } }
+    })
+  }
+  const [first] = await once(ways[1]!(), 'data')
   t.match(String(first), 'notifications/subscriptions/acknowledged', 'over HTTP/2 as well')
 })
 
