@@ -42,6 +42,9 @@ export interface SessionUse {
 /** A change of the layer, as the processes tell each other. */
 export interface Change { kind: 'tools' | 'resources' | 'prompts' | 'resource', uri?: string }
 
+/** A digest of each list, equal where processes offer the same. */
+export type Offers = Record<'tools' | 'resources' | 'prompts', string>
+
 /** Between processes, about one session: it reaches every process that uses the session. */
 export type Signal =
   | { type: 'cancel', session: string, requestId: string | number, reason?: string }
@@ -147,6 +150,11 @@ export interface Backplane {
   readEvents (session: string, from: { after: string } | { stream: string }, reader: EventReader): Promise<EventReading | undefined>
 
   // ---- changes, in one order for all
+  /**
+   * Says what this process offers, until it is closed. The lists change for all clients when it comes or goes while another
+   * process offers something else.
+   */
+  offer (offers: Offers): Promise<void>
   publish (change: Change): Promise<void>
   onChange (listener: (change: Change, position: string) => void): () => void
   /** Of the newest change that the listeners of this process know. */

@@ -182,6 +182,8 @@ class MemoryBackplane implements Backplane {
 
   // ---- changes
 
+  async offer (): Promise<void> {}
+
   get position (): string { return String(this.#position) }
 
   async publish (change: Change): Promise<void> {

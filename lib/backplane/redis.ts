@@ -5,13 +5,14 @@ import { randomBytes } from 'node:crypto'
 import { z } from 'zod'
 import { InvalidOptionError } from '../errors.js'
 import type {
-  Backplane, BackplaneLog, Change, Created, EventLimits, EventReader, EventReading, EventWriter, Outbox, OutboxReader,
+  Backplane, BackplaneLog, Change, Created, EventLimits, EventReader, EventReading, EventWriter, Offers, Outbox, OutboxReader,
   SessionLimits, SessionRecord, SessionUpdate, SessionUse, Signal
 } from './index.js'
 import { ChangeLog, changesChannel } from './redis/changes.js'
 import type { Client } from './redis/connection.js'
 import { Connection } from './redis/connection.js'
 import { Events } from './redis/events.js'
+import { OfferBoard } from './redis/offers.js'
 import { Outboxes } from './redis/outbox.js'
 import { Sessions } from './redis/sessions.js'
 import type { Message, Shared } from './redis/shared.js'
@@ -64,6 +65,7 @@ class RedisBackplane implements Backplane {
   readonly #outboxes: Outboxes
   readonly #events: Events
   readonly #changes: ChangeLog
+  readonly #offers: OfferBoard
   readonly #signalListeners = new Set<(signal: Signal) => void>()
   #log: BackplaneLog | undefined
   #started = 0
@@ -89,6 +91,7 @@ class RedisBackplane implements Backplane {
     this.#outboxes = new Outboxes(this.#shared)
     this.#events = new Events(this.#shared)
     this.#changes = new ChangeLog(this.#shared)
+    this.#offers = new OfferBoard(this.#shared, async (change) => this.publish(change))
   }
 
   async start (log: BackplaneLog): Promise<void> {
@@ -115,16 +118,17 @@ class RedisBackplane implements Backplane {
     this.#starting = undefined
     clearInterval(this.#heart)
     this.#sessions.releaseAll()
+    await this.#offers.leave().catch(() => {})
     await this.#shared.connection.close()
   }
 
   #beat (): void {
-    Promise.all([this.#sessions.beat(), this.#shared.connection.checkSubscriber()]).catch(() => {})
+    Promise.all([this.#sessions.beat(), this.#offers.renew(), this.#shared.connection.checkSubscriber()]).catch(() => {})
   }
 
   /** Subscribed, perhaps after a time without: what has been missed is made up for. */
   async #restored (): Promise<void> {
-    await Promise.all([this.#changes.catchUp(this.#log), this.#sessions.beat()])
+    await Promise.all([this.#changes.catchUp(this.#log), this.#sessions.beat(), this.#offers.renew()])
   }
 
   #take (channel: string, text: string): void {
@@ -186,6 +190,7 @@ class RedisBackplane implements Backplane {
 
   // ---- changes
 
+  async offer (offers: Offers): Promise<void> { return this.#offers.join(offers) }
   get position (): string { return this.#changes.position }
   async publish (change: Change): Promise<void> { return this.#changes.publish(change) }
   onChange (listener: (change: Change, position: string) => void): () => void { return this.#changes.onChange(listener) }

@@ -1,6 +1,7 @@
 // What an application offers: tools, resources, templates, prompts, who may see them, and what has changed.
 // The engine drives any object with the shape of Layer; AppLayer is the one that applications fill.
 
+import { createHash } from 'node:crypto'
 import { performance } from 'node:perf_hooks'
 import type { Principal } from '../principal.js'
 import { DuplicateError, InvalidOptionError, InvalidPrefixError } from '../errors.js'
@@ -52,6 +53,8 @@ export interface Layer {
   onChange (listener: ChangeListener): () => void
   /** Principals with equal keys see the same; `''` when everybody does. Nothing when lists must not be cached. */
   viewOf (principal: Principal): string | undefined
+  /** A digest of each list as it is now: equal where processes offer the same. @default unknown */
+  offers? (): Record<'tools' | 'resources' | 'prompts', string>
   /** Arguments of a tool that 2026 clients repeat in `Mcp-Param-*` headers. */
   headerParams? (tool: string, principal: Principal): Awaitable<readonly HeaderParam[]>
   /** All scopes that it takes to use something, when the principal lacks one; none for what it may use, or does not see. */
@@ -260,6 +263,14 @@ export class AppLayer implements Layer {
   viewOf (who: Principal): string {
     this.#hidden ??= this.#all().filter((entry) => isHidden(entry, this.#scopes))
     return viewKey(who, this.#hidden, this.#scopes)
+  }
+
+  offers (): Record<'tools' | 'resources' | 'prompts', string> {
+    const digest = (...lists: ListKind[]): string => {
+      const offered = lists.map((list) => Array.from(this.#registry(list).values(), ({ definition, spec: { roles, scopes } }) => [definition, roles, scopes]))
+      return createHash('sha256').update(JSON.stringify(offered)).digest('base64url').slice(0, 16)
+    }
+    return { tools: digest('tools'), resources: digest('resources', 'templates'), prompts: digest('prompts') }
   }
 
   headerParams (name: string, who: Principal): readonly HeaderParam[] {

@@ -141,12 +141,15 @@ export class Changes {
   }
 
   /**
-   * From here on changes are told to the other processes. What an application registers while it starts is no change to
-   * anybody: there are no clients of this process yet, and those of the others see nothing new.
+   * From here on changes are told to the other processes. What an application registers while it starts is told as one: the
+   * lists change for the clients of all processes where this one offers something else than another.
    */
-  start (): void {
-    this.#told = this.#server.backplane.position
+  async start (): Promise<void> {
+    const { backplane, layer, log } = this.#server
+    this.#told = backplane.position
     this.#announcing = true
+    const offers = layer.offers?.()
+    if (offers !== undefined) await backplane.offer(offers).catch((error) => log.error({ err: error }, 'what is offered could not be announced'))
   }
 
   get listens (): number { return this.#listens.size }

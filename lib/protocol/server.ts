@@ -128,7 +128,7 @@ export class ProtocolServer {
   async start (): Promise<void> {
     await this.backplane.start(this.log)
     this.#started = true
-    this.changes.start()
+    await this.changes.start()
   }
 
   async close (): Promise<void> {

@@ -128,6 +128,32 @@ test('all processes are replaced while clients work', async (t) => {
   for (const client of clients) t.equal((await client.post(request('ping'))).status, 200, 'its first session is still its session')
 })
 
+test('a deploy that changes the tools tells clients so; one that does not, does not', async (t) => {
+  const options = { resumable: true }
+  const [one, other] = await start(t, 2, { options }) as [Node, Node]
+  const client = new Client({ ports: [one.port] })
+  await client.initialize()
+  const stream = await client.get()
+  await other.close()
+  await other.up()
+  one.tell({ order: 'change', kind: 'prompts' })
+  t.match((await stream.next())?.message, { method: 'notifications/prompts/list_changed' }, 'the same again is no change')
+  const renewed = await Node.start({ options, extraTools: ['new'], redis: one.config.redis })
+  t.teardown(async () => renewed.kill())
+  t.match((await stream.next())?.message, { method: 'notifications/tools/list_changed' }, 'one that offers more has come')
+  await other.close()
+  t.match((await stream.next())?.message, { method: 'notifications/tools/list_changed' }, 'one of the others has gone')
+  await one.close()
+  await stream.end()
+  const rest = await client.get(stream.lastId, renewed.port)
+  t.match((await rest.next())?.message, { method: 'notifications/tools/list_changed' }, 'and the last of them')
+  const { tools } = (await client.post(request('tools/list'), {}, renewed.port)).json.result
+  t.ok(tools.some(({ name }: { name: string }) => name === 'new'))
+  await renewed.close()
+  await rest.end()
+  t.equal(await rest.next(), undefined, 'nothing else was told')
+})
+
 test('a question of 2026 is answered at another process that has the keys', async (t) => {
   const keys = ['a key that all processes of the service share']
   const [one, other] = await start(t, 2, { options: { requestState: { keys } } }) as [Node, Node]

@@ -11,6 +11,8 @@
 //   {prefix}:s      zset    sessions, by the time at which they may have expired
 //   {prefix}:o:*    zset    the same, of one owner
 //   {prefix}:c      stream  the log of changes
+//   {prefix}:p      zset    processes, by the end of their lease
+//   {prefix}:v      hash    what each of them offers
 
 import { createHash } from 'node:crypto'
 
@@ -342,3 +344,30 @@ local id = call('XADD', C, 'MAXLEN', ARGV[4], '*', 'c', ARGV[2], 'by', ARGV[3])
 call('PEXPIRE', C, ARGV[5])
 call('PUBLISH', ARGV[1], (last and last[1] or '0-0') .. ' ' .. id .. ' ' .. ARGV[3] .. ' ' .. ARGV[2])
 return id`)
+
+/**
+ * ARGV: process, lease, what it offers or '' when it leaves. Returns what those offered that have gone without a word, and what
+ * the others offer.
+ */
+export const OFFER = script(`${NOW}
+local P, V = K .. ':p', K .. ':v'
+local gone, others = {}, {}
+for _, process in ipairs(call('ZRANGEBYSCORE', P, '-inf', now)) do
+  if process ~= ARGV[1] then table.insert(gone, call('HGET', V, process)) end
+  call('HDEL', V, process)
+end
+call('ZREMRANGEBYSCORE', P, '-inf', now)
+if ARGV[3] == '' then
+  call('ZREM', P, ARGV[1])
+  call('HDEL', V, ARGV[1])
+else
+  call('ZADD', P, now + ARGV[2], ARGV[1])
+  call('HSET', V, ARGV[1], ARGV[3])
+  call('PEXPIRE', P, ARGV[2] * 2)
+  call('PEXPIRE', V, ARGV[2] * 2)
+end
+local all = call('HGETALL', V)
+for at = 1, #all, 2 do
+  if all[at] ~= ARGV[1] then table.insert(others, all[at + 1]) end
+end
+return { gone, others }`)
