@@ -4,12 +4,12 @@ import t from 'tap'
 import type { Test } from 'tap'
 import { getEventListeners } from 'node:events'
 import { z } from 'zod'
-import { memoryBackplane } from '../../lib/backplane/memory.js'
 import { createLayer, inputRequired } from '../../lib/layer/index.js'
 import type { AppLayer, Context } from '../../lib/layer/index.js'
 import type { ProtocolOptions } from '../../lib/protocol/server.js'
 import type { SessionOptions } from '../../lib/protocol/session.js'
 import type { CloudgMcpOptions } from '../../plugin.js'
+import { onRedis, testBackplane } from '../backplane/shared.js'
 import { Connection, gate, H, JSON_ONLY, serve } from '../field/wire.js'
 import type { Service, Setting, Wire } from '../field/wire.js'
 import { initialize, INITIALIZED, request } from '../kit.js'
@@ -448,8 +448,7 @@ t.test('an answer settles a question of its own session alone', async (t) => {
 })
 
 t.test('an answer that arrives at another process finds its question; so does a cancellation', async (t) => {
-  const backplane = memoryBackplane()
-  t.teardown(() => backplane.close())
+  const backplane = testBackplane()
   const { layer, runs } = createAsking()
   const a = await serve(t, { layer, backplane, auth: TWO })
   const b = await serve(t, { layer: createAsking().layer, backplane, auth: TWO })
@@ -526,7 +525,8 @@ t.test('the same over HTTP: 1,000 sessions are free again, and the server has no
   t.ok(answers.every(({ body }) => body.includes('notifications/cancelled') && body.includes('did not answer within')))
   t.equal(running, 0)
   await settled()
-  t.ok(timersNow() <= timers)
+  // The client of a Redis has timers of its own.
+  if (!onRedis) t.ok(timersNow() <= timers)
   t.equal((await inject(request('ping'), ids[999])).statusCode, 200)
 })
 

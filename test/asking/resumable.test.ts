@@ -6,10 +6,10 @@ import type { FastifyInstance } from 'fastify'
 import type { Socket } from 'node:net'
 import { mock } from 'node:test'
 import { z } from 'zod'
-import { memoryBackplane } from '../../lib/backplane/memory.js'
 import { createLayer } from '../../lib/layer/index.js'
 import type { Context } from '../../lib/layer/index.js'
 import type { CloudgMcpOptions } from '../../plugin.js'
+import { onRedis, testBackplane } from '../backplane/shared.js'
 import { Connection, gate, JSON_ONLY, serve } from '../field/wire.js'
 import type { Service } from '../field/wire.js'
 import { initialize, INITIALIZED, request } from '../kit.js'
@@ -72,8 +72,9 @@ t.test('EV-01 from 2025-11-25 on a stream begins with an id and a retry, and eve
   t.same(told(events), ['-', 'on the way', 'quick'])
   t.same(events.map(({ retry }) => retry), [250, undefined, undefined])
   const [first] = events as [Event]
-  t.match(first.id, /^[0-9a-f]+_1$/)
-  t.same(ids(events), ['_1', '_2', '_3'].map((end) => first.id!.replace('_1', end)))
+  const stem = /^[0-9a-f]{12}_/.exec(first.id!)![0]
+  t.ok(events.every(({ id }) => id!.startsWith(stem)))
+  t.equal(new Set(ids(events)).size, 3)
   t.match(stream.text.replace(/^: open\n\n/, ''), new RegExp(`^id: ${first.id}\\nretry: 250\\ndata: \\n\\nevent: message\\nid: `))
   t.equal(stream.response.headers['content-type'], 'text/event-stream')
 })
@@ -202,8 +203,7 @@ t.test('what came while nobody read the standalone stream waits for the next rea
 
 t.test('SSE-16 replay is scoped to the session and the stream: a foreign or unknown id replays nothing', async (t) => {
   const { layer, step } = createSteps()
-  const backplane = memoryBackplane()
-  t.teardown(() => backplane.close())
+  const backplane = testBackplane()
   const auth = { tokens: ['alice-token:analyst:alice', 'bob-token:analyst:bob'] }
   const service = await start(t, { layer, backplane, resumable: true, auth })
   const [alice, bob] = [{ authorization: 'Bearer alice-token' }, { authorization: 'Bearer bob-token' }]
@@ -291,7 +291,7 @@ t.test('a question goes to a client that polls, and its answer ends the wait', a
   t.same(told([(await back.rest()).at(-1)]), ['accept'])
 })
 
-t.test('what is kept is bounded by count, by bytes and by age', async (t) => {
+t.test('what is kept is bounded by count and by bytes', async (t) => {
   const many = createLayer({ name: 'x', version: '1' })
   many.tool('many', { input: { count: z.int(), size: z.int() } }, async ({ count, size }, ctx) => {
     for (let n = 1; n <= count; n++) await ctx.notify.log('info', n + '.'.repeat(size))
@@ -303,7 +303,15 @@ t.test('what is kept is bounded by count, by bytes and by age', async (t) => {
   const byBytes = await replayOf(await start(t, { layer: many, resumable: { maxBytes: 5000 } }), { count: 20, size: 1000 })
   t.ok(byBytes.length >= 4 && byBytes.length <= 5, String(byBytes.length))
   t.equal(byBytes.at(-1), 'done')
+})
 
+// The clock of a Redis is not this one's.
+t.test('what is too old is not kept', { skip: onRedis }, async (t) => {
+  const many = createLayer({ name: 'x', version: '1' })
+  many.tool('many', { input: { count: z.int(), size: z.int() } }, async ({ count }, ctx) => {
+    for (let n = 1; n <= count; n++) await ctx.notify.log('info', n)
+    return said('done')
+  })
   const service = await start(t, { layer: many, resumable: { ttl: 60_000 } })
   mock.timers.enable({ apis: ['Date'], now: Date.now() })
   t.teardown(() => mock.timers.reset())
@@ -353,7 +361,8 @@ t.test('a slow reader loses nothing: its stream ends, and it comes back for the 
     if (got.at(-1) === 'done') break
     reader = await getEvents(session, last)
   }
-  t.ok(connections > 1, `it came back ${connections - 1} times`)
+  // Elsewhere keeping an event takes so long that the connection takes it meanwhile.
+  if (!onRedis) t.ok(connections > 1, `it came back ${connections - 1} times`)
   t.same(got, ['-', ...Array.from({ length: COUNT }, (_, n) => String(n)), 'done'])
 })
 
@@ -382,12 +391,12 @@ t.test('closing the server ends resumed streams as well', async (t) => {
   await service.app.close()
   const events = await resumed.rest()
   t.equal(await resumed.end(), true)
-  t.match(events.at(-1)!.message, { id: 7, error: { code: -32603, message: 'The server is shutting down' } })
+  // On Redis the answer is kept for whoever comes back to another process.
+  if (!onRedis) t.match(events.at(-1)!.message, { id: 7, error: { code: -32603, message: 'The server is shutting down' } })
 })
 
 t.test('a stream may be resumed at another process', async (t) => {
-  const backplane = memoryBackplane()
-  t.teardown(() => backplane.close())
+  const backplane = testBackplane()
   const { layer, step } = createSteps()
   const a = await start(t, { layer, backplane, resumable: true })
   const b = await start(t, { layer: createSteps().layer, backplane, resumable: true })
@@ -399,8 +408,11 @@ t.test('a stream may be resumed at another process', async (t) => {
   t.same(told([await resumed.next()]), [1])
   step(1)
   t.same(told([await resumed.next()]), [2])
+  const begun = performance.now()
   step(2)
   t.same(told(await resumed.rest()), ['all done'])
+  // A process looks after its readers every 5 s: that is for what is lost on the way, and this must not be.
+  t.ok(performance.now() - begun < 4000, 'the end is told when it comes')
 })
 
 /** What is left of a call when it has ended, from its first event on. */

@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { RedisServer } from './redis-server.js'
 
-const FILES = ['build/test/http/*.test.js', 'build/test/field/*.test.js']
+const FILES = ['build/test/http/*.test.js', 'build/test/field/*.test.js', 'build/test/asking/{live,resumable}.test.js']
 
 const server = await RedisServer.start()
 try {

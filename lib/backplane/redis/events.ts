@@ -116,25 +116,30 @@ class StreamTail implements Tail {
   /** Reads on, after what is being read already. */
   async read (): Promise<void> {
     this.#again = true
-    this.#reading ??= this.#readOn().finally(() => { this.#reading = undefined })
+    this.#reading ??= this.#readOn()
     return this.#reading
   }
 
   async #readOn (): Promise<void> {
     const key = `${sessionKey(this.#shared, this.#id)}:e`
-    while (this.#again && !this.#closed) {
-      this.#again = false
-      const entries = await this.#shared.connection.call(async (client) => client.xrange(key, `(${this.#cursor}`, '+', 'COUNT', BATCH))
-      for (const [entry, fields] of entries) {
-        if (this.#closed) return
-        this.#cursor = entry
-        const { s: stream, d: data, x: last } = fieldsOf(fields)
-        if (stream !== this.#stream) continue
-        if (last !== undefined) return this.end()
-        this.#served = entry
-        this.#reader.event({ id: `${stream}_${entry}`, data: data! })
+    try {
+      while (this.#again && !this.#closed) {
+        this.#again = false
+        const entries = await this.#shared.connection.call(async (client) => client.xrange(key, `(${this.#cursor}`, '+', 'COUNT', BATCH))
+        for (const [entry, fields] of entries) {
+          if (this.#closed) return
+          this.#cursor = entry
+          const { s: stream, d: data, x: last } = fieldsOf(fields)
+          if (stream !== this.#stream) continue
+          if (last !== undefined) return this.end()
+          this.#served = entry
+          this.#reader.event({ id: `${stream}_${entry}`, data: data! })
+        }
+        if (entries.length === BATCH) this.#again = true
       }
-      if (entries.length === BATCH) this.#again = true
+    } finally {
+      // Here and not a microtask later: whoever is woken in between would rely on a loop that has ended.
+      this.#reading = undefined
     }
   }
 
