@@ -23,6 +23,7 @@ function program (): Command {
     .description('serve a layer over stdio or HTTP')
     .argument('[module]', 'a path or package whose default export is a layer, or a function that makes one; without it the bundled inventory is served')
     .addOption(new Option('--transport <transport>', 'how clients connect; sse serves the deprecated HTTP+SSE transport beside HTTP').choices(transports).default('stdio'))
+    .addOption(new Option('--flavor <flavor>', 'whose server it is; sdk and fastmcp use those packages of the project').choices(['native', 'sdk', 'fastmcp']).default('native'))
     .option('--host <host>', 'address to listen on', '127.0.0.1')
     .option('--port <port>', 'port to listen on; 0 takes a free one', integer(0, 65_535), 8765)
     .option('--path <path>', 'path of the endpoint', '/mcp')

@@ -6,10 +6,12 @@ import type { Command } from 'commander'
 import type { StderrLevel } from '../stdio/log.js'
 import { runSwapped, takeDescriptors } from './descriptors.js'
 import { UsageError } from './errors.js'
+import type { Flavor } from './flavors.js'
 import type { Source } from './load.js'
 
 export interface ServeOptions extends Source {
   transport: 'stdio' | 'http' | 'sse'
+  flavor: Flavor
   host: string
   port: number
   path: string
@@ -32,6 +34,16 @@ const httpOnly = ['host', 'port', 'path', 'allowedHost', 'allowedOrigin', 'corsO
 /** Resolves to the exit code, once serving has ended. */
 export async function serve (module: string | undefined, options: ServeOptions, command: Command): Promise<number> {
   const source = { module, dataset: options.dataset }
+  const { flavor } = options
+  const flavors = flavor === 'native' ? undefined : await import('./flavors.js')
+  flavors?.checkFlavor(flavor, options, (name) => {
+    const option = command.options.find((one) => one.attributeName() === name)
+    return command.getOptionValueSource(name) === 'cli' ? option?.long ?? undefined : undefined
+  })
+  if (options.transport !== 'stdio' && flavors !== undefined) {
+    await flavors.serveFlavorHttp(flavor, source, options)
+    return new Promise(() => {})
+  }
   if (options.transport !== 'stdio') {
     const { serveHttp } = await import('./serve-http.js')
     await serveHttp(source, options)
@@ -45,6 +57,7 @@ export async function serve (module: string | undefined, options: ServeOptions, 
     if (isatty(0)) process.stderr.write('cloudg-mcp: speaks MCP on standard input and output; a client starts this command (see cloudg-mcp config --help)\n')
     return runSwapped(process.argv[1]!, process.argv.slice(2))
   }
+  if (flavors !== undefined) return flavors.serveFlavorStdio(flavor, descriptors, source, options)
   const { serveDescriptors } = await import('./serve-stdio.js')
   return serveDescriptors(descriptors, source, options)
 }
