@@ -2,7 +2,7 @@
 
 import type { Params } from '../jsonrpc.js'
 import { isObject } from '../jsonrpc.js'
-import type { Layer } from '../layer/layer.js'
+import type { Layer } from '../layer/contract.js'
 import type { LowLevelServer } from './detect.js'
 
 const firstMethod: Record<string, string> = {

@@ -1,7 +1,7 @@
 // What of a layer a caller may ask for by name: so that a server in which the layer is mounted knows what is the layer's.
 
 import { isObject } from '../jsonrpc.js'
-import type { Definition, Layer, ListKind } from '../layer/layer.js'
+import type { Definition, Layer, ListKind } from '../layer/contract.js'
 import { UriTemplate } from '../layer/uri-template.js'
 import type { Principal } from '../principal.js'
 

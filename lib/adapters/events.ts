@@ -1,6 +1,6 @@
 // The bus of SDK 2.x, on which servers publish changes to `subscriptions/listen` streams: events of ours there and back.
 
-import type { ChangeEvent } from '../layer/layer.js'
+import type { ChangeEvent } from '../layer/contract.js'
 
 export type BusEvent =
   | { kind: 'tools_list_changed' | 'prompts_list_changed' | 'resources_list_changed' }

@@ -4,7 +4,7 @@
 import type { Params, Result } from '../jsonrpc.js'
 import { RpcError } from '../jsonrpc.js'
 import type { PromptResult, ResourceContents, ToolResult } from '../layer/content.js'
-import type { Layer } from '../layer/layer.js'
+import type { Layer } from '../layer/contract.js'
 import type { PromptDefinition } from '../layer/prompt.js'
 import type { ResourceDefinition, TemplateDefinition } from '../layer/resource.js'
 import type { ToolDefinition } from '../layer/tool.js'

@@ -2,7 +2,7 @@
 // held here.
 
 import type { Logger } from '../layer/context.js'
-import type { ChangeEvent, Layer } from '../layer/layer.js'
+import type { ChangeEvent, Layer } from '../layer/contract.js'
 import type { LowLevelServer } from './detect.js'
 import type { EventBus } from './events.js'
 import { busEventOf } from './events.js'

@@ -5,7 +5,7 @@
 import type { Params, Result } from '../jsonrpc.js'
 import { codes, isObject } from '../jsonrpc.js'
 import { silent } from '../layer/context.js'
-import type { Definition, ListKind } from '../layer/layer.js'
+import type { Definition, ListKind } from '../layer/contract.js'
 import type { PromptDefinition } from '../layer/prompt.js'
 import type { ResourceDefinition, TemplateDefinition } from '../layer/resource.js'
 import type { ToolDefinition } from '../layer/tool.js'

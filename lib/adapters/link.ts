@@ -6,7 +6,7 @@ import type { Params, Result } from '../jsonrpc.js'
 import { codes, isObject, RpcError } from '../jsonrpc.js'
 import type { CallPort, Logger } from '../layer/context.js'
 import { MissingCapabilityError, SuspendedError } from '../layer/errors.js'
-import type { ChangeEvent } from '../layer/layer.js'
+import type { ChangeEvent } from '../layer/contract.js'
 import type { HandshakeVersion } from '../revisions.js'
 import type { MessageExtra } from './caller.js'
 

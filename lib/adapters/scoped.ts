@@ -6,7 +6,7 @@ import type { Completion, CompletionRef } from '../layer/completion.js'
 import type { CallPort } from '../layer/context.js'
 import { UnknownPrimitiveError } from '../layer/errors.js'
 import type { HeaderParam } from '../layer/header-params.js'
-import type { ChangeListener, Definition, Layer, ListKind, ServerInfo } from '../layer/layer.js'
+import type { ChangeListener, Definition, Layer, ListKind, ServerInfo } from '../layer/contract.js'
 import { checkName } from '../layer/tool.js'
 import type { Principal } from '../principal.js'
 

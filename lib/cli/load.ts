@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import type { Layer } from '../layer/layer.js'
+import type { Layer } from '../layer/contract.js'
 import { UsageError } from './errors.js'
 
 export interface Source {

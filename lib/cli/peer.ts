@@ -2,7 +2,7 @@
 // alike.
 
 import type { Params, Result } from '../jsonrpc.js'
-import type { Layer } from '../layer/layer.js'
+import type { Layer } from '../layer/contract.js'
 import { META } from '../protocol/era.js'
 import { ProtocolServer } from '../protocol/server.js'
 import { LATEST_MODERN } from '../revisions.js'

@@ -9,7 +9,7 @@ import { TokenAuth } from '../auth/tokens.js'
 import type { Backplane } from '../backplane/index.js'
 import { InvalidOptionError } from '../errors.js'
 import type { LogLevel } from '../layer/context.js'
-import type { Layer, LayerOptions } from '../layer/layer.js'
+import type { Layer, LayerOptions } from '../layer/contract.js'
 import type { PrincipalResolver } from '../principal.js'
 import { isLevel } from '../protocol/log-levels.js'
 

@@ -1,7 +1,7 @@
 // Public entry point `cloudg-mcp/layer`: everything an application needs to offer something, and nothing that serves it.
 
 export { AppLayer, createLayer } from './layer.js'
-export type { CallInfo, ChangeEvent, Definition, Handle, Layer, LayerOptions, ListKind, Middleware, ScopedKind, ServerInfo } from './layer.js'
+export type { CallInfo, ChangeEvent, Definition, Handle, Layer, LayerOptions, ListKind, Middleware, ScopedKind, ServerInfo } from './contract.js'
 export type { AccessRules, ScopePolicy } from './access.js'
 export { elicit, elicitUrl, inputRequired, listRoots, sample } from './ask.js'
 export type { Ask, AskOptions, ElicitResult, InputRequired, Inputs, Root, SamplingParams, SamplingResult } from './ask.js'

@@ -2,7 +2,7 @@
 
 import type { Result } from '../jsonrpc.js'
 import { codes, isObject, remember, RpcError } from '../jsonrpc.js'
-import type { Definition, ListKind } from '../layer/layer.js'
+import type { Definition, ListKind } from '../layer/contract.js'
 import type { Call } from './call.js'
 import type { ProtocolServer } from './server.js'
 import { shapeItem, stamp } from './wire.js'

@@ -4,7 +4,7 @@
 import type { Result } from '../jsonrpc.js'
 import { isObject } from '../jsonrpc.js'
 import type { ContentBlock, PromptResult, ResourceContents, ToolResult } from '../layer/content.js'
-import type { ServerInfo } from '../layer/layer.js'
+import type { ServerInfo } from '../layer/contract.js'
 import type { Features, Version } from '../revisions.js'
 import { featuresOf } from '../revisions.js'
 import { META } from './era.js'

@@ -4,7 +4,7 @@
 import type { Readable, Writable } from 'node:stream'
 import { InvalidOptionError } from '../errors.js'
 import type { Logger } from '../layer/context.js'
-import type { Layer } from '../layer/layer.js'
+import type { Layer } from '../layer/contract.js'
 import type { Principal } from '../principal.js'
 import type { ProtocolOptions } from '../protocol/server.js'
 import { ProtocolServer } from '../protocol/server.js'

@@ -14,7 +14,7 @@ import { createInventoryLayer, type InventoryOptions } from '../../examples/inve
 import { buildOntology } from '../../examples/inventory/ontology.js'
 import { splitTokenSpecs } from '../../examples/inventory/token-specs.js'
 import { localPort, type CallPort } from '../../lib/layer/context.js'
-import type { ChangeEvent } from '../../lib/layer/layer.js'
+import type { ChangeEvent } from '../../lib/layer/contract.js'
 
 function inventoryLayer (options?: InventoryOptions) {
   const layer = createInventoryLayer(options)

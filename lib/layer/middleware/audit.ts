@@ -3,7 +3,7 @@
 import { createHmac, randomBytes } from 'node:crypto'
 import type { Writable } from 'node:stream'
 import { InvalidOptionError } from '../../errors.js'
-import type { CallInfo, Middleware } from '../layer.js'
+import type { CallInfo, Middleware } from '../contract.js'
 import { canonicalJson } from './canonical-json.js'
 import type { Lines, OnError } from './line-file.js'
 import { LineFile, LineStream } from './line-file.js'

@@ -3,7 +3,8 @@
 import { performance } from 'node:perf_hooks'
 import { isObject } from '../../jsonrpc.js'
 import { identityOf } from '../../principal.js'
-import type { AppLayer, CallInfo, Middleware } from '../layer.js'
+import type { AppLayer } from '../layer.js'
+import type { CallInfo, Middleware } from '../contract.js'
 import { canonicalJson } from './canonical-json.js'
 import { isRepeatable, mayWrite, withMeta } from './repeatable.js'
 

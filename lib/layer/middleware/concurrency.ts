@@ -3,7 +3,7 @@
 import { InvalidOptionError } from '../../errors.js'
 import { identityOf } from '../../principal.js'
 import { LayerError } from '../errors.js'
-import type { CallInfo, Middleware } from '../layer.js'
+import type { CallInfo, Middleware } from '../contract.js'
 
 export interface ConcurrencyOptions {
   /** Calls that run at once. @default 8 */

@@ -1,6 +1,7 @@
 // How often, how well and how fast: counts of calls and their ends, and how long the last ones took.
 
-import type { AppLayer, CallInfo, Handle, Middleware } from '../layer.js'
+import type { AppLayer } from '../layer.js'
+import type { CallInfo, Handle, Middleware } from '../contract.js'
 import type { ResourceSpec } from '../resource.js'
 import type { Outcome } from './outcome.js'
 import { OUTCOMES, returned, threw } from './outcome.js'

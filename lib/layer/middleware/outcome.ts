@@ -3,7 +3,7 @@
 import { isObject } from '../../jsonrpc.js'
 import { isInputRequired } from '../ask.js'
 import { AccessDeniedError, LayerError, RateLimitedError, SuspendedError, TimeoutError, ToolError } from '../errors.js'
-import type { CallInfo } from '../layer.js'
+import type { CallInfo } from '../contract.js'
 
 export const OUTCOMES = ['ok', 'input_required', 'error', 'denied', 'rate_limited', 'rejected', 'cancelled', 'exception'] as const
 export type Outcome = typeof OUTCOMES[number]

@@ -4,7 +4,7 @@
 import { InvalidOptionError } from '../../errors.js'
 import { identityOf } from '../../principal.js'
 import { RateLimitedError } from '../errors.js'
-import type { CallInfo, Middleware } from '../layer.js'
+import type { CallInfo, Middleware } from '../contract.js'
 
 /** `60/minute`: calls in a second, minute, hour or day. */
 export type Rate = `${number}/${keyof typeof periods}`

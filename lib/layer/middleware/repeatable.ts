@@ -1,7 +1,7 @@
 // What the middlewares that answer twice or run twice agree on: which calls may be repeated, and how a result says that it was.
 
 import { isObject } from '../../jsonrpc.js'
-import type { CallInfo } from '../layer.js'
+import type { CallInfo } from '../contract.js'
 import type { ToolSpec } from '../tool.js'
 
 function hintsOf ({ kind, spec }: CallInfo): NonNullable<ToolSpec['annotations']> {

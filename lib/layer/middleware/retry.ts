@@ -2,7 +2,7 @@
 
 import { isObject } from '../../jsonrpc.js'
 import { TimeoutError } from '../errors.js'
-import type { Middleware } from '../layer.js'
+import type { Middleware } from '../contract.js'
 import { isRepeatable, withMeta } from './repeatable.js'
 
 export interface RetryOptions {

@@ -2,7 +2,7 @@
 
 import type { Params, Result } from '../../jsonrpc.js'
 import { isObject } from '../../jsonrpc.js'
-import type { Layer } from '../../layer/layer.js'
+import type { Layer } from '../../layer/contract.js'
 import type { Era } from '../../revisions.js'
 import type { Call } from '../call.js'
 import { complete } from './completion.js'
