@@ -62,7 +62,7 @@ export interface Notify {
 }
 
 /** Reads a resource of the layer that the call belongs to. */
-export type ResourceReader = (uri: string, port: CallPort) => Promise<ResourceContents[]>
+export type ResourceReader = (uri: string, port: CallPort, outer: Context) => Promise<ResourceContents[]>
 
 export class Context {
   readonly #port: CallPort
@@ -71,11 +71,14 @@ export class Context {
   /** Of a run that was stopped: it must not see the signal of the next one. */
   #stopped: AbortSignal | undefined
   #asked = false
+  readonly #outer: Context | undefined
   #begun = false
 
-  constructor (port: CallPort, read: ResourceReader) {
+  /** @param outer of the call that reads this resource */
+  constructor (port: CallPort, read: ResourceReader, outer?: Context) {
     this.#port = port
     this.#read = read
+    this.#outer = outer
   }
 
   /** Who calls. Resolved anew for every request. */
@@ -132,22 +135,28 @@ export class Context {
 
   /** Asks a question made with `elicit()`, `elicitUrl()`, `sample()` or `listRoots()`. */
   ask<T> (question: Ask<T>): Promise<T> {
-    this.#asked = true
+    this.#depend()
     // Not for this run: there may be another one.
     if (this.#stopped !== undefined) return rejected(this.#stopped.reason as Error)
     return this.#port.ask(question) as Promise<T>
   }
 
-  /** Answers to the questions of an explicit `inputRequired()`, by key; empty on the first run. */
+  /** Answers to the questions of an explicit `inputRequired()`, by key; empty on the first run, and in a resource that another call reads. */
   get inputResponses (): Readonly<Record<string, any>> {
-    this.#asked = true
-    return this.#port.inputResponses
+    this.#depend()
+    return this.#outer === undefined ? this.#port.inputResponses : {}
   }
 
   /** What an explicit `inputRequired()` of an earlier run wanted back. */
   get requestState (): unknown {
+    this.#depend()
+    return this.#outer === undefined ? this.#port.requestState : undefined
+  }
+
+  /** What the client says goes into the result: of this call, and of the one that it is part of. */
+  #depend (): void {
     this.#asked = true
-    return this.#port.requestState
+    if (this.#outer !== undefined) this.#outer.#depend()
   }
 
   /** @internal Does the result depend on what the client was asked? */
@@ -163,7 +172,7 @@ export class Context {
 
   /** Reads a resource of the same layer, as the same caller. */
   readResource (uri: string): Promise<ResourceContents[]> {
-    return this.#read(uri, this.#port)
+    return this.#read(uri, this.#port, this)
   }
 
   /** Appends a link to a resource to the tool's result. */
@@ -187,7 +196,7 @@ export class Context {
       return this
     }
     this.#port.renew?.()
-    return new Context(this.#port, this.#read).forRun()
+    return new Context(this.#port, this.#read, this.#outer).forRun()
   }
 
   /** @internal */

@@ -242,12 +242,16 @@ export class AppLayer implements Layer {
   }
 
   async readResource (uri: string, port: CallPort): Promise<ResourceContents[]> {
+    return this.#readResource(uri, port)
+  }
+
+  async #readResource (uri: string, port: CallPort, outer?: Context): Promise<ResourceContents[]> {
     const match = this.#resolve(uri, port.principal)
     if (match === undefined) throw new UnknownPrimitiveError('resource', uri)
     const entry = 'resource' in match ? match.resource : match.template
     this.#requireScopes(entry, port.principal)
     const { spec, definition } = entry
-    const info = this.#info('resource', match.uri, spec, 'variables' in match ? { ...match.variables } : {}, port)
+    const info = this.#info('resource', match.uri, spec, 'variables' in match ? { ...match.variables } : {}, port, outer)
     if ('template' in match) info.template = match.template.definition.uriTemplate
     return this.#through(info, async () => {
       info.context = info.context.forRun()
@@ -298,13 +302,13 @@ export class AppLayer implements Layer {
     return match !== undefined && this.#shows('resource' in match ? match.resource : match.template, who) ? match : undefined
   }
 
-  #info (kind: CallInfo['kind'], name: string, spec: CallInfo['spec'], args: Record<string, unknown>, port: CallPort): CallInfo {
-    const context = new Context(port, this.#read)
+  #info (kind: CallInfo['kind'], name: string, spec: CallInfo['spec'], args: Record<string, unknown>, port: CallPort, outer?: Context): CallInfo {
+    const context = new Context(port, this.#read, outer)
     return { kind, name, spec, arguments: args, principal: port.principal, context, started: performance.now() }
   }
 
-  readonly #read = async (uri: string, port: CallPort): Promise<ResourceContents[]> => {
-    const read = await this.readResource(uri, port)
+  readonly #read = async (uri: string, port: CallPort, outer: Context): Promise<ResourceContents[]> => {
+    const read = await this.#readResource(uri, port, outer)
     if (isInputRequired(read)) throw new LayerError(`the resource ${uri} asks the client: it cannot be read from within a call`)
     return read
   }

@@ -79,6 +79,11 @@ t.test('neither questions nor what was made of their answers is kept', async (t)
     t.equal(textOf(await call(tools.layer, name, yes)), name === 'states' ? 'stated' : 'accept')
     t.equal((await call(tools.layer, name)).resultType, 'input_required', `${name}: the next call asks again`)
   }
+
+  // What a resource asks goes into the result of the tool that reads it.
+  tools.layer.resource('x://inner', { mimeType: 'text/plain' }, async (_uri, ctx) => (await ctx.elicit('Go on?', {}, { key: 'q' })).action)
+  tools.layer.tool('reads', READ, async (_args, ctx) => said((await ctx.readResource('x://inner'))[0]!.text!))
+  t.equal(textOf(await call(tools.layer, 'reads', yes)), 'accept')
   t.equal(kept.size, 0)
 })
 
