@@ -98,11 +98,14 @@ async function calls (port: number, token: string, duration: number): Promise<{ 
 }
 
 const expired = await sign({ exp: 1 })
-const kinds: Record<string, string[]> = {
-  garbage: ['no-token-at-all-xxxxxx'],
-  expired: [expired],
-  forged: [forged],
-  'all three': ['no-token-at-all-xxxxxx', expired, forged]
+const all = ['no-token-at-all-xxxxxx', expired, forged]
+const kinds: Record<string, Partial<FloodJob> & { tokens: string[] }> = {
+  garbage: { tokens: [all[0]!] },
+  expired: { tokens: [expired] },
+  forged: { tokens: [forged] },
+  'all three': { tokens: all },
+  'all three, 1000 connections': { tokens: all, connections: 1000 },
+  'all three, without waiting for answers': { tokens: all, pipeline: true }
 }
 const server = new Child('./servers/oauth.js', { JWKS: JSON.stringify(jwks) })
 const flooder = new Child('./flood.js')
@@ -121,9 +124,9 @@ try {
     console.log(`| none, ${name} | ${count} | ${p50.toFixed(2)} | ${p99.toFixed(2)} | | ${(cpu / ms / 10).toFixed(0)} % | ${(cpu / count).toFixed(0)} | ${mib(heap)} | ${mib(rss)} |`)
   }
   await idle('before')
-  for (const [name, tokens] of Object.entries(kinds)) {
+  for (const [name, kind] of Object.entries(kinds)) {
     const before = await server.cpu()
-    const job: FloodJob = { port, rate, duration: ms, connections: 32, tokens }
+    const job: FloodJob = { port, rate, duration: ms, connections: 100, ...kind }
     const [{ p50, p99, count }, flooded] = await Promise.all([calls(port, token, ms), flooder.ask<FloodResult>({ job })])
     const cpu = await server.cpu() - before
     const { heap, rss } = await server.usage()

@@ -1,18 +1,22 @@
-// A peer that sends wrong tokens at a given rate, over keep-alive connections, whatever comes back.
+// A peer that sends wrong tokens as fast as a given rate allows, over keep-alive connections: on each, one at a time, or, with
+// `pipeline`, without waiting for answers.
 
 import { connect } from 'node:net'
 import type { Socket } from 'node:net'
 
-export interface FloodJob { port: number, rate: number, duration: number, connections: number, tokens: string[] }
+export interface FloodJob { port: number, rate: number, duration: number, connections: number, tokens: string[], pipeline?: boolean }
 export interface FloodResult { sent: number, answered: number, statuses: Record<string, number>, ms: number }
 
 const BODY = '{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
 const STATUS = /HTTP\/1\.1 (\d{3}) /g
 
-function flood ({ port, rate, duration, connections, tokens }: FloodJob): Promise<FloodResult> {
+function flood ({ port, rate, duration, connections, tokens, pipeline = false }: FloodJob): Promise<FloodResult> {
   const statuses: Record<string, number> = {}
   let sent = 0
   let answered = 0
+  let due = 0
+  let tried = 0
+  const free: Socket[] = []
   const sockets: Socket[] = Array.from({ length: connections }, () => {
     const socket = connect({ host: '127.0.0.1', port, noDelay: true })
     socket.setEncoding('latin1')
@@ -20,8 +24,10 @@ function flood ({ port, rate, duration, connections, tokens }: FloodJob): Promis
       for (const [, status] of text.matchAll(STATUS)) {
         answered++
         statuses[status!] = (statuses[status!] ?? 0) + 1
+        if (!pipeline) free.push(socket)
       }
     })
+    socket.once('connect', () => free.push(socket))
     socket.on('error', () => { statuses['error'] = (statuses['error'] ?? 0) + 1 })
     return socket
   })
@@ -29,12 +35,17 @@ function flood ({ port, rate, duration, connections, tokens }: FloodJob): Promis
   return new Promise((resolve) => {
     const turn = (): void => {
       const elapsed = performance.now() - begin
-      const due = Math.floor(Math.min(elapsed, duration) * rate / 1000)
+      due = Math.floor(Math.min(elapsed, duration) * rate / 1000)
       // No token twice: the last characters change.
-      for (; sent < due; sent++) {
+      for (let turns = Math.min(due - tried, connections); turns > 0; turns--) {
+        const socket = pipeline ? sockets[sent % connections]! : free.shift()
+        if (socket === undefined) break
+        sent++
         const token = tokens[sent % tokens.length]!.slice(0, -6) + sent.toString(36).padStart(6, 'A')
-        sockets[sent % connections]!.write(`POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAuthorization: Bearer ${token}\r\nContent-Length: ${BODY.length}\r\n\r\n${BODY}`)
+        socket.write(`POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAuthorization: Bearer ${token}\r\nContent-Length: ${BODY.length}\r\n\r\n${BODY}`)
       }
+      // What could not be sent in time is not made up for.
+      tried = due
       if (elapsed < duration) {
         setTimeout(turn, 1)
         return

@@ -5,11 +5,11 @@ import type { Principal } from '../principal.js'
 import { bearerToken, DEFAULT_ROLE, principal } from '../principal.js'
 import { normalAudience } from './audience.js'
 import type { Authenticator, Challenge, Credentials, ResourceMetadata } from './authenticator.js'
-import { FailureBudget } from './failure-budget.js'
 import type { Issuer, OAuthOptions } from './issuer.js'
 import { createIssuer } from './issuer.js'
 import type { UnverifiedJwt } from './jwt.js'
 import { readJwt } from './jwt.js'
+import { PeerBudget } from './peer-budget.js'
 import { digestOf, TokenCache } from './token-cache.js'
 import type { TokenAuth } from './tokens.js'
 import type { Claims, Verdict } from './verdict.js'
@@ -29,6 +29,9 @@ const MAX_REFUSED = 2000
 const REFUSED_FOR = 5000
 // Tokens under verification at once: the issuer, and the crypto, are asked for no more than that.
 const MAX_PENDING = 256
+// Checking a signature, or asking an issuer, costs more than sending a token that is wrong: of one peer so many are checked.
+const WRONG_PER_SECOND = 50
+const WRONG_AT_ONCE = 100
 const MAX_TOKEN = 16 * 1024
 // RFC 6750 2.1
 const B64_TOKEN = /^[A-Za-z0-9\-._~+/]+=*$/
@@ -53,7 +56,7 @@ export class OAuthAuth implements Authenticator {
   readonly #verified = new TokenCache<Outcome>(MAX_VERIFIED)
   readonly #refused = new TokenCache<Challenge>(MAX_REFUSED)
   readonly #pending = new Map<string, Promise<Outcome>>()
-  readonly #budget = new FailureBudget()
+  readonly #budget = new PeerBudget(WRONG_PER_SECOND, WRONG_AT_ONCE)
 
   /** @throws CLOUDG_MCP_ERR_INVALID_OPTION naming the option */
   constructor (issuers: OAuthOptions | readonly OAuthOptions[], options: OAuthAuthOptions = {}) {

@@ -18,6 +18,8 @@ export class ProtectedResource {
   /** What `publicUrl` says. */
   readonly #fixed: string | undefined
   readonly #urls = new Map<string, string | undefined>()
+  // Of challenges there are few, and each is sent often.
+  readonly #made = new WeakMap<Challenge, { resource: string | undefined, headers: Readonly<Record<string, string>> }>()
 
   /** @param path of the endpoint in this server, all prefixes included */
   constructor (metadata: ResourceMetadata | undefined, path: string, publicUrl: string | undefined) {
@@ -56,16 +58,25 @@ export class ProtectedResource {
   }
 
   /** The headers of a challenge, `WWW-Authenticate` among them. */
-  challengeHeaders ({ status, headers, error, description, scopes }: Challenge, request: FastifyRequest): Readonly<Record<string, string>> {
+  challengeHeaders (challenge: Challenge, request: FastifyRequest): Readonly<Record<string, string>> {
+    const { status, headers } = challenge
     if (status === 503 || status === 429 || headers?.['www-authenticate'] !== undefined) return headers ?? {}
-    const parameters: string[] = []
-    if (error !== undefined) parameters.push(`error=${quoted(error)}`)
-    if (description !== undefined) parameters.push(`error_description=${quoted(description)}`)
     const resource = this.metadata === undefined ? undefined : this.urlOf(request)
-    if (resource !== undefined) parameters.push(`resource_metadata=${quoted(documentUrl(resource))}`)
-    if (scopes !== undefined && scopes.length > 0) parameters.push(`scope=${quoted(scopes.join(' '))}`)
-    return { ...headers, 'www-authenticate': parameters.length === 0 ? 'Bearer realm="cloudg-mcp"' : `Bearer ${parameters.join(', ')}` }
+    const known = this.#made.get(challenge)
+    if (known !== undefined && known.resource === resource) return known.headers
+    const made = { ...headers, 'www-authenticate': wwwAuthenticate(challenge, resource) }
+    this.#made.set(challenge, { resource, headers: made })
+    return made
   }
+}
+
+function wwwAuthenticate ({ error, description, scopes }: Challenge, resource: string | undefined): string {
+  const parameters: string[] = []
+  if (error !== undefined) parameters.push(`error=${quoted(error)}`)
+  if (description !== undefined) parameters.push(`error_description=${quoted(description)}`)
+  if (resource !== undefined) parameters.push(`resource_metadata=${quoted(documentUrl(resource))}`)
+  if (scopes !== undefined && scopes.length > 0) parameters.push(`scope=${quoted(scopes.join(' '))}`)
+  return parameters.length === 0 ? 'Bearer realm="cloudg-mcp"' : `Bearer ${parameters.join(', ')}`
 }
 
 /** RFC 9728 3.1: between the origin and the path. */

@@ -12,6 +12,7 @@ import { HEADER } from '../headers.js'
 import type { ProtectedResource } from '../oauth.js'
 import { refusal, refuse } from '../refusal.js'
 import { header, mcpOf } from '../request.js'
+import { Tarpit } from './tarpit.js'
 
 export interface BearerOptions {
   server: ProtocolServer
@@ -45,6 +46,7 @@ class RequestCredentials implements Credentials {
 }
 
 export function bearerHook ({ server, authenticator, timeout, customResolver, resource, transport = 'http' }: BearerOptions) {
+  const tarpit = new Tarpit()
   let warnedAt = 0
 
   function checkBearer (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void {
@@ -55,10 +57,18 @@ export function bearerHook ({ server, authenticator, timeout, customResolver, re
       return fail(error, request, reply)
     }
     if (!(outcome instanceof Promise)) return admit(outcome, request, reply, done)
-    const timer = setTimeout(() => fail(new Error(`the authenticator took longer than ${timeout} ms`), request, reply), timeout)
+    // Whichever comes first.
+    let over = false
+    const once = (next: () => void) => (): void => {
+      if (over) return
+      over = true
+      clearTimeout(timer)
+      next()
+    }
+    const timer = setTimeout(once(() => fail(new Error(`the authenticator took longer than ${timeout} ms`), request, reply)), timeout)
     outcome.then(
-      (found) => { if (stillWaiting(timer, reply)) admit(found, request, reply, done) },
-      (error) => { if (stillWaiting(timer, reply)) fail(error, request, reply) }
+      (found) => once(() => admit(found, request, reply, done))(),
+      (error) => once(() => fail(error, request, reply))()
     )
   }
 
@@ -84,7 +94,9 @@ export function bearerHook ({ server, authenticator, timeout, customResolver, re
     const { status, message, reason } = given
     if (reason !== undefined) warn(request, { reason })
     const code = status === 503 ? codes.internalError : status === 429 ? codes.rateLimited : codes.invalidRequest
-    refuse(reply, refusal(status, message, { code, headers: resource.challengeHeaders(given, request) }))
+    const answer = (): void => { refuse(reply, refusal(status, message, { code, headers: resource.challengeHeaders(given, request) })) }
+    if (status === 503) answer()
+    else tarpit.send(request, reply, answer)
   }
 
   function fail (error: unknown, request: FastifyRequest, reply: FastifyReply): void {
@@ -101,9 +113,4 @@ export function bearerHook ({ server, authenticator, timeout, customResolver, re
   }
 
   return checkBearer
-}
-
-function stillWaiting (timer: NodeJS.Timeout, reply: FastifyReply): boolean {
-  clearTimeout(timer)
-  return !reply.sent
 }

@@ -1,22 +1,27 @@
-// Checking a signature, or asking an issuer, costs more than sending a token that is wrong. Each peer may have a number of
-// wrong ones checked in a second; beyond that its new tokens have to wait, while those that are known, and all of other peers, go on.
+// So much for each peer in a second: what costs more to answer than to ask for is bounded by whoever asks for it, and the
+// others go on.
 
-const PER_SECOND = 50
-const BURST = 100
 const MAX_PEERS = 1000
 
 interface Budget { left: number, at: number }
 
-export class FailureBudget {
+export class PeerBudget {
+  readonly #perSecond: number
+  readonly #burst: number
   readonly #peers = new Map<string, Budget>()
+
+  constructor (perSecond: number, burst: number) {
+    this.#perSecond = perSecond
+    this.#burst = burst
+  }
 
   get size (): number { return this.#peers.size }
 
-  /** Takes one check out of a peer's budget. False when it has none left. */
+  /** Takes one out of a peer's budget. False when there is none left. */
   take (peer: string, now: number): boolean {
     const key = keyOf(peer)
-    const budget = this.#peers.get(key) ?? { left: BURST, at: now }
-    budget.left = Math.min(BURST, budget.left + (now - budget.at) * PER_SECOND / 1000)
+    const budget = this.#peers.get(key) ?? { left: this.#burst, at: now }
+    budget.left = Math.min(this.#burst, budget.left + (now - budget.at) * this.#perSecond / 1000)
     budget.at = now
     // The most recent stay when there are too many.
     this.#peers.delete(key)
@@ -27,7 +32,7 @@ export class FailureBudget {
     return true
   }
 
-  /** The token was good, or it could not be told. */
+  /** It was not needed after all. */
   giveBack (peer: string): void {
     const budget = this.#peers.get(keyOf(peer))
     if (budget !== undefined) budget.left++
