@@ -86,10 +86,6 @@ function isJson (value: unknown): boolean {
   }
 }
 
-export function notification (method: string, params?: Params): RpcNotification {
-  return params === undefined ? { jsonrpc: '2.0', method } : { jsonrpc: '2.0', method, params }
-}
-
 // What goes out more than once is turned into text once: list pages, and changes that many are told of.
 const remembered = new WeakMap<object, Text>()
 interface Text { readonly json: string, bytes?: Buffer }

@@ -24,7 +24,7 @@ t.test('README: the quick start runs, and its transcripts are what it answers', 
   const [quickStart, offers] = blocks('js') as [string, string]
   const program = quickStart
     .replace("'cloudg-mcp'", `'${new URL('build/plugin.js', root).href}'`)
-    .replace("await app.listen({ port: 3000 })\n", `${offers}await app.listen({ host: '127.0.0.1', port: 0 })\nconsole.log(app.server.address().port)\n`)
+    .replace('await app.listen({ port: 3000 })\n', `${offers}await app.listen({ host: '127.0.0.1', port: 0 })\nconsole.log(app.server.address().port)\n`)
   const file = fileURLToPath(new URL('build/test/docs/quick-start.mjs', root))
   await writeFile(file, program)
   const child = spawn(process.execPath, [file], { stdio: ['ignore', 'pipe', 'inherit'] })

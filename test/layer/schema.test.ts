@@ -101,7 +101,9 @@ t.test('SCH-01 unions and intersections of objects have an object root; other ro
 
 t.test('SCH-02 dates and big integers travel; what JSON cannot say is refused at registration, tool and field named', async (t) => {
   const { json, check } = input({
-    when: z.date(), big: z.bigint().optional(), either: z.union([z.number(), z.date()]).optional(),
+    when: z.date(),
+    big: z.bigint().optional(),
+    either: z.union([z.number(), z.date()]).optional(),
     list: z.array(z.object({ d: z.date().nullable(), kind: z.literal('a') })).default([]),
   })
   t.match(json, { properties: { when: { type: 'string', format: 'date-time' }, big: { type: 'integer' } } })
@@ -109,7 +111,9 @@ t.test('SCH-02 dates and big integers travel; what JSON cannot say is refused at
   t.same(check({ when: '2024-02-29T10:00:00+01:00', big: 5, either: '2024-01-01', list: [{ d: '2024-01-01t00:00:00z', kind: 'a' }, { d: null, kind: 'a' }] }), {
     ok: true,
     value: {
-      when: new Date('2024-02-29T09:00:00Z'), big: 5n, either: new Date('2024-01-01'),
+      when: new Date('2024-02-29T09:00:00Z'),
+      big: 5n,
+      either: new Date('2024-01-01'),
       list: [{ d: new Date('2024-01-01'), kind: 'a' }, { d: null, kind: 'a' }],
     },
   })
@@ -127,8 +131,18 @@ t.test('SCH-02 dates and big integers travel; what JSON cannot say is refused at
   t.same(input({ s: z.union([z.string(), z.date()]) }).check({ s: '2024-01-01' }), { ok: true, value: { s: '2024-01-01' } }, 'zod decides which branch it is')
 
   const refused: Record<string, z.ZodType> = {
-    map: z.map(z.string(), z.string()), set: z.set(z.string()), symbol: z.symbol(), undefined: z.undefined(), void: z.void(), nan: z.nan(),
-    transform: z.transform((value) => value), custom: z.instanceof(Date), file: z.file(), promise: z.promise(z.string()), 'literal undefined': z.literal([undefined, 'a']), bigint: z.literal(5n),
+    map: z.map(z.string(), z.string()),
+    set: z.set(z.string()),
+    symbol: z.symbol(),
+    undefined: z.undefined(),
+    void: z.void(),
+    nan: z.nan(),
+    transform: z.transform((value) => value),
+    custom: z.instanceof(Date),
+    file: z.file(),
+    promise: z.promise(z.string()),
+    'literal undefined': z.literal([undefined, 'a']),
+    bigint: z.literal(5n),
   }
   for (const [name, field] of Object.entries(refused)) {
     const schema = { a: z.object({ list: z.array(z.object({ bad: field.optional() })) }) }
@@ -175,8 +189,11 @@ t.test('SCH-03 property: a checked result passes the check of the client', async
   const schema = { n: z.number().default(1), s: z.string().max(3).optional(), list: z.array(z.union([z.int(), z.boolean()])), r: z.record(z.string(), z.number()).optional() }
   const compiled = [output(schema), output(z.object({ ...schema, n: z.number() })), output({ type: 'object', properties: { n: { type: 'integer' } }, additionalProperties: { type: ['string', 'array'] } })]
   const value = fc.record({
-    n: fc.oneof(fc.double(), fc.integer(), fc.constant(undefined)), s: fc.string({ maxLength: 5 }), list: fc.array(fc.oneof(fc.integer(), fc.boolean(), fc.double())),
-    r: fc.dictionary(fc.string(), fc.oneof(fc.integer(), fc.double())), extra: fc.anything(),
+    n: fc.oneof(fc.double(), fc.integer(), fc.constant(undefined)),
+    s: fc.string({ maxLength: 5 }),
+    list: fc.array(fc.oneof(fc.integer(), fc.boolean(), fc.double())),
+    r: fc.dictionary(fc.string(), fc.oneof(fc.integer(), fc.double())),
+    extra: fc.anything(),
   }, { requiredKeys: ['list'] })
   t.doesNotThrow(() => fc.assert(fc.property(value, (result) => compiled.every(({ json, check }) => {
     const checked = check(result)
@@ -213,6 +230,7 @@ t.test('SCH-04 input schemas show what goes in, and handlers get what comes out'
 })
 
 t.test('SCH-04 a regex flag is not lost on the way to JSON Schema', async (t) => {
+  // eslint-disable-next-line no-useless-escape -- under the u flag, which JSON Schema patterns have, it is an error
   const schema = { d: z.string().regex(/^abc$/i), e: z.string().regex(/^a\-b$/), f: z.string().regex(/^x/i).regex(/y$/) }
   t.same(output(schema).json.properties, { d: { type: 'string' }, e: { type: 'string', pattern: '^a\\-b$' }, f: { type: 'string', allOf: [{ pattern: 'y$' }] } })
   t.ok(output(schema).check({ d: 'ABC', e: 'a-b', f: 'Xy' }).ok)
@@ -424,9 +442,17 @@ t.test('raw JSON Schema: faults are told in the words used for zod, and never wi
 
 t.test('a string for a field that no string matches is read as JSON', async (t) => {
   const shape = {
-    n: z.number().optional(), b: z.boolean().optional(), l: z.array(z.number()).optional(), o: z.object({ a: z.string() }).optional(),
-    u: z.union([z.number(), z.boolean()]).optional(), s: z.string().optional(), either: z.union([z.string(), z.number()]).optional(), any: z.any().optional(),
-    e: z.enum(['5']).optional(), nul: z.number().nullable().optional(), big: z.bigint().optional(),
+    n: z.number().optional(),
+    b: z.boolean().optional(),
+    l: z.array(z.number()).optional(),
+    o: z.object({ a: z.string() }).optional(),
+    u: z.union([z.number(), z.boolean()]).optional(),
+    s: z.string().optional(),
+    either: z.union([z.string(), z.number()]).optional(),
+    any: z.any().optional(),
+    e: z.enum(['5']).optional(),
+    nul: z.number().nullable().optional(),
+    big: z.bigint().optional(),
   }
   const json = { type: 'object', additionalProperties: false, properties: Object.fromEntries(Object.entries(input(shape).json.properties as object)) }
   const cases: Array<[object, object | undefined]> = [

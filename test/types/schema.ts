@@ -9,11 +9,11 @@ const shape = { group: z.enum(['a', 'b']), limit: z.number().default(10), at: z.
 expectTypeOf<InferInput<typeof shape>>().toEqualTypeOf<{ group: 'a' | 'b', limit: number, at?: Date | undefined, len: number }>()
 expectTypeOf<InferOutput<typeof shape>>().toEqualTypeOf<{ group: 'a' | 'b', limit?: number | undefined, at?: Date | undefined, len: string }>()
 
-const object = z.object(shape)
+export const object = z.object(shape)
 expectTypeOf<InferInput<typeof object>>().toEqualTypeOf<z.output<typeof object>>()
 expectTypeOf<InferOutput<typeof object>>().toEqualTypeOf<z.input<typeof object>>()
 
-const union = z.discriminatedUnion('k', [z.object({ k: z.literal(1), a: z.string() }), z.object({ k: z.literal(2) })])
+export const union = z.discriminatedUnion('k', [z.object({ k: z.literal(1), a: z.string() }), z.object({ k: z.literal(2) })])
 expectTypeOf<InferInput<typeof union>>().toEqualTypeOf<{ k: 1, a: string } | { k: 2 }>()
 expectTypeOf<InferOutput<z.ZodArray<z.ZodNumber>>>().toEqualTypeOf<number[]>()
 
@@ -22,7 +22,7 @@ expectTypeOf<InferInput<Standard>>().toEqualTypeOf<{ n: number }>()
 expectTypeOf<InferOutput<Standard>>().toEqualTypeOf<{ n: string }>()
 
 expectTypeOf<InferInput<JsonSchema>>().toEqualTypeOf<Record<string, any>>()
-const json = { type: 'object', properties: { a: { type: 'string' } } } as const
+export const json = { type: 'object', properties: { a: { type: 'string' } } } as const
 expectTypeOf<InferInput<typeof json>>().toEqualTypeOf<Record<string, any>>()
 expectTypeOf<{ total: number }>().toExtend<InferOutput<typeof json>>()
 expectTypeOf<number[]>().toExtend<InferOutput<typeof json>>()
