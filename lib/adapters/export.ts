@@ -77,6 +77,8 @@ export async function exportDefinitions (layer: Layer, principal: Principal = lo
   const server = new ProtocolServer(layer, options)
   // The definitions are those of now, and so nothing of later changes is of use.
   server.changes.close()
+  // A hosted server may list tools without one.
+  const described = tools.map((tool: Omit<ToolDefinition, 'description'> & { description?: string }) => ({ ...tool, description: tool.description ?? '' }))
   const modelNames = namesForModels(tools)
   const ownNames = new Map([...modelNames].map(([own, given]) => [given, own]))
 
@@ -108,9 +110,9 @@ export async function exportDefinitions (layer: Layer, principal: Principal = lo
     dispatch,
     read: async (uri, given) => (await call('resources/read', { uri }, given)).contents,
     prompt: (name, args = {}, given) => call('prompts/get', { name, arguments: args }, given) as Promise<PromptResult>,
-    openai: () => tools.map(({ name, description = '', inputSchema }) => ({ type: 'function', function: { name: modelNames.get(name)!, description, parameters: inputSchema } })),
-    anthropic: () => tools.map(({ name, description = '', inputSchema }) => ({ name: modelNames.get(name)!, description, input_schema: inputSchema })),
-    aiSdk: () => Object.fromEntries(tools.map(({ name, description = '', inputSchema }) => [modelNames.get(name)!, {
+    openai: () => described.map(({ name, description, inputSchema }) => ({ type: 'function', function: { name: modelNames.get(name)!, description, parameters: inputSchema } })),
+    anthropic: () => described.map(({ name, description, inputSchema }) => ({ name: modelNames.get(name)!, description, input_schema: inputSchema })),
+    aiSdk: () => Object.fromEntries(described.map(({ name, description, inputSchema }) => [modelNames.get(name)!, {
       description,
       inputSchema: { [AI_SCHEMA]: true, jsonSchema: inputSchema, validate: undefined },
       execute: (args: Params, { abortSignal: signal } = {} as { abortSignal?: AbortSignal }) => dispatch(name, args, { signal })

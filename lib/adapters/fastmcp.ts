@@ -221,7 +221,8 @@ export class FastMcpMount {
     }
   }
 
-  #prompt ({ name, description, arguments: args = [] }: PromptDefinition): object {
+  /** Of a hosted server `arguments` may be missing. */
+  #prompt ({ name, description, arguments: args = [] }: Omit<PromptDefinition, 'arguments'> & Partial<PromptDefinition>): object {
     return {
       name,
       description,

@@ -140,7 +140,7 @@ t.test('a question of 1.x ends the call, cancels the handler, and is answered in
       signal.addEventListener('abort', () => { run.aborted = true })
       const first = await mcp.server.elicitInput({ message: 'First?', requestedSchema: form })
       const second = await mcp.server.elicitInput({ message: 'Second?', requestedSchema: form })
-      return text(`${first.content?.['name']} ${second.content?.['name']}`)
+      return text([first, second].map(({ content }) => String(content?.['name'])).join(' '))
     })
     return mcp
   }))
