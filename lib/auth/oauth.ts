@@ -43,6 +43,13 @@ const BUSY = unavailableChallenge('too many tokens are being verified at once', 
 const TOO_MANY_WRONG: Challenge = Object.freeze({ status: 429, message: 'Too many wrong tokens', headers: Object.freeze({ 'retry-after': '1' }) })
 const NO_AUDIENCE = unavailableChallenge('the URL of the endpoint is not known, so no token can be meant for it: set `publicUrl`, or `allowedHosts`', 60)
 
+/**
+ * Accepts access tokens of one or several issuers. Usually made by the plugin, of its option `auth.oauth`.
+ *
+ * @example
+ * const auth = new OAuthAuth({ issuer: 'https://login.example.com', requiredScopes: ['mcp'] })
+ * await app.register(cloudgMcp, { auth, publicUrl: 'https://mcp.example.com' })
+ */
 export class OAuthAuth implements Authenticator {
   readonly required: boolean
   readonly metadata: ResourceMetadata
@@ -64,7 +71,9 @@ export class OAuthAuth implements Authenticator {
     this.#tokens = options.tokens
     this.#issuers = [issuers].flat().map((one) => createIssuer(one as OAuthOptions))
     this.#byResource = this.#issuers.some(({ audiences }) => audiences === undefined)
-    this.#requiredScopes = union(this.#issuers.map(({ requiredScopes }) => requiredScopes))
+    // What one issuer calls a scope may be unknown to another: then clients find out with the token that they get.
+    const [required = []] = this.#issuers.map(({ requiredScopes }) => requiredScopes)
+    this.#requiredScopes = this.#issuers.every(({ requiredScopes }) => sameSet(required, requiredScopes)) ? required : []
     this.#unauthorized = Object.freeze({ status: 401, message: 'Unauthorized', scopes: this.#requiredScopes })
     const scopesSupported = union(this.#issuers.map(({ scopesSupported }) => scopesSupported))
     this.metadata = {
@@ -211,6 +220,10 @@ async function toPrincipal (claims: Claims, from: Issuer): Promise<Principal | u
     identity: JSON.stringify([issuer, subject ?? null, client ?? null]),
     ...(expiresAt !== undefined && { expiresAt })
   })
+}
+
+function sameSet (one: readonly string[], other: readonly string[]): boolean {
+  return one.length === other.length && one.every((item) => other.includes(item))
 }
 
 function union (lists: readonly (readonly string[])[]): string[] {

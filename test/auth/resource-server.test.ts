@@ -460,6 +460,7 @@ t.test('several issuers, static tokens beside them, and an authenticator of one\
 
   const document = await service.send({ method: 'GET', path: '/.well-known/oauth-protected-resource', headers: {} })
   t.same(document.json.authorization_servers, oauth.map(({ issuer }) => issuer))
+  t.notMatch((await service.post(LIST)).headers['www-authenticate'], 'scope=', 'what one of them calls a scope is not asked of the others')
   const lacking = await service.post(LIST, bearer(await one.sign({ scope: 'other' })))
   t.equal(lacking.status, 403)
   t.match(lacking.headers['www-authenticate'], 'error="insufficient_scope", error_description="Required scope: mcp"')
