@@ -19,13 +19,11 @@ t.test('lists are a line for each entry', async (t) => {
   t.match(tools.stdout, /^count_assets {6}Counts all assets of a dataset, grouped by provider, type, region or account\.$/m)
   const resources = await run(['resources'])
   t.match(resources.stdout, /^cloudg:\/\/workspace .*\n(.*\n)*cloudg:\/\/asset\/\{id\} /)
-  t.match((await run(['prompts'])).stdout, /^triage_exposure {2}/)
   t.match(await json(['tools', '--json']), [{ name: 'workspace_status', inputSchema: { type: 'object' } }])
 })
 
 t.test('a call prints what the tool returned', async (t) => {
   t.match(await json(['call', 'count_assets', '--args', '{"group_by":"provider"}']), { total: 44, groups: { AWS: 36, AZURE: 5, GCP: 3 } })
-  t.match(await json(['call', 'dataset_summary', '--dataset', `other=${INVENTORY}`]), { dataset: 'other' })
   t.match(await json(['call', 'count_assets', '--json', '--args', '{"group_by":"provider"}']), { content: [{ type: 'text' }], structuredContent: { total: 44 } })
   t.same(await run(['call', 'echo', '--module', LAYER, '--args', '{"text":"日本🎉"}']), { code: 0, stdout: '日本🎉\n', stderr: '' })
   t.same(await json(['call', 'whoami', '--module', LAYER]), { id: 'local', roles: ['default', 'local'], transport: 'memory' })
@@ -41,9 +39,8 @@ t.test('what a handler prints is not the answer', async (t) => {
 })
 
 t.test('resources and prompts', async (t) => {
-  t.match(await json(['read', 'cloudg://workspace']), { default_dataset: 'prod' })
+  t.match(await json(['read', 'cloudg://workspace', '--dataset', `other=${INVENTORY}`]), { default_dataset: 'other' })
   t.match(await json(['read', 'cloudg://workspace', '--json']), { contents: [{ uri: 'cloudg://workspace', mimeType: 'application/json' }] })
-  t.match((await run(['prompt', 'triage_exposure', '--args', '{"severity":"critical"}'])).stdout, /^user: These assets of dataset prod /)
   t.match(await json(['prompt', 'greet', '--module', LAYER, '--json', '--args', '{"name":"Ada"}']), { messages: [{ role: 'user', content: { text: 'Greet Ada' } }] })
 })
 
@@ -51,8 +48,8 @@ t.test('the same of a running server', async (t) => {
   const server = await serve(t, ['--auth-token', 's3cret:analyst:alice'])
   const remote = ['--url', server.url, '--token', 's3cret']
   t.equal((await run(['tools', ...remote])).stdout, (await run(['tools'])).stdout)
-  t.equal((await run(['resources', ...remote])).stdout, (await run(['resources'])).stdout)
-  t.equal((await run(['prompts', ...remote])).stdout, (await run(['prompts'])).stdout)
+  t.match((await run(['resources', ...remote])).stdout, /^cloudg:\/\/workspace .*\n(.*\n)*cloudg:\/\/asset\/\{id\} /)
+  t.match((await run(['prompts', ...remote])).stdout, /^triage_exposure {2}/)
   t.match(await json(['call', 'count_assets', '--args', '{"group_by":"provider"}', ...remote]), { total: 44 })
   t.match(await json(['read', 'cloudg://workspace', ...remote]), { default_dataset: 'prod' })
   t.match((await run(['prompt', 'triage_exposure', '--args', '{"severity":"critical"}', ...remote])).stdout, /^user: These assets/)
@@ -62,7 +59,6 @@ t.test('the same of a running server', async (t) => {
   t.equal(refused.code, 1)
   t.match(refused.stderr, /^cloudg-mcp: http.*Unauthorized|401/)
   t.equal(refused.stderr.split('\n').length, 2)
-  t.match(await run(['call', 'nope', ...remote]), { code: 1, stdout: '', stderr: /^cloudg-mcp: .*Unknown tool: nope\n$/ })
   t.match(await run(['call', 'count_assets', '--args', '{"group_by":"colour"}', ...remote]), { code: 1, stderr: /^cloudg-mcp: Invalid arguments/ })
 })
 
@@ -84,7 +80,7 @@ t.test('a module is a file, or a package as seen from the working directory', as
   await mkdir(join(path, 'node_modules', 'my-layer'), { recursive: true })
   await writeFile(join(path, 'node_modules', 'my-layer', 'package.json'), '{"name":"my-layer","type":"module","exports":"./index.js"}')
   await writeFile(join(path, 'node_modules', 'my-layer', 'index.js'), `${text}export default makeLayer`)
-  for (const module of ['made.mjs', './making.mjs', 'my-layer', join(path, 'made.mjs')]) {
+  for (const module of ['made.mjs', './making.mjs', 'my-layer']) {
     const { code, stdout, stderr } = await run(['prompts', '--module', module], { cwd: path })
     t.same([code, stdout, stderr], [0, 'greet\n', ''], module)
   }

@@ -30,11 +30,15 @@ for (const transport of ['http', 'sse'] as const) {
     t.ok((await client.listTools()).tools.some(({ name }) => name === 'slow'))
     t.match((await client.listResources()).resources, [{ uri: 'noisy://one' }])
     const steps: number[] = []
-    t.match(await client.callTool({ name: 'slow', arguments: {} }, { onprogress: ({ progress }) => { steps.push(progress) } }), { structuredContent: { done: 3 } })
+    const onprogress = ({ progress }: { progress: number }): void => {
+      steps.push(progress)
+      if (progress === 3) void client.callTool({ name: 'seen', arguments: {} })
+    }
+    t.match(await client.callTool({ name: 'steps', arguments: {} }, { onprogress }), { structuredContent: { done: 3 } })
     t.same(steps, [1, 2, 3])
     t.match(await client.callTool({ name: 'whoami', arguments: {} }), { structuredContent: { id: 'alice', transport } })
     const cancelled = new AbortController()
-    await t.rejects(client.callTool({ name: 'sleepy', arguments: {} }, { signal: AbortSignal.any([cancelled.signal, AbortSignal.timeout(100)]) }))
+    await t.rejects(client.callTool({ name: 'endless', arguments: {} }, { signal: cancelled.signal, onprogress: ({ progress }) => { if (progress === 3) cancelled.abort() } }))
     t.match(await client.callTool({ name: 'whoami', arguments: {} }), { structuredContent: { id: 'alice' } })
   })
 }

@@ -2,6 +2,7 @@
 
 import { Client } from '@modelcontextprotocol/client'
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
+import { readFile } from 'node:fs/promises'
 import t from 'tap'
 import { COMMAND, INVENTORY, LAYER, run } from './command.js'
 
@@ -67,6 +68,27 @@ t.test('what is served is named by its full path', async (t) => {
   t.same(snippet.mcpServers.cloudg.args, [...stdio.args, '--dataset', `prod=${INVENTORY}`])
   const module = await config('--client', 'claude-desktop', 'layer.js', '--name', 'noisy')
   t.same(module.snippet.mcpServers.noisy.args, [...stdio.args, 'layer.js'], 'a package stays a package')
+})
+
+t.test('the page about clients shows what the command prints', async (t) => {
+  const page = await readFile(new URL('../../../docs/connect-a-client.md', import.meta.url), 'utf8')
+  const sections = new Map(page.split(/^## /m).map((section) => [section.slice(0, section.indexOf('\n')), [...section.matchAll(/```json\n([^]*?)```/g)].map(([, json]) => JSON.parse(json!))]))
+  const local = async (client: string) => (await config('--client', client, '/home/me/orders/layer.js')).snippet
+  const distant = async (client: string) => (await config('--client', client, ...remote)).snippet
+
+  const [desktop, bridged] = sections.get('Claude Desktop')!
+  t.same(desktop.mcpServers.orders, (await local('claude-desktop')).mcpServers.cloudg)
+  const { orders } = (await distant('claude-desktop')).mcpServers
+  t.same(bridged.mcpServers.orders, { ...orders, env: { AUTH_HEADER: 'Bearer <the token>' } })
+  t.same(sections.get('Claude Code')![0], await distant('claude-code'))
+  const [cursor] = sections.get('Cursor')!
+  t.same(cursor.mcpServers, { orders: (await distant('cursor')).mcpServers.orders, local: (await local('cursor')).mcpServers.cloudg })
+  const [vscode] = sections.get('VS Code')!
+  const { inputs, servers } = await distant('vscode')
+  t.same(vscode, { inputs: [{ ...inputs[0], description: 'Token for orders' }], servers: { orders: servers.orders, local: (await local('vscode')).servers.cloudg } })
+
+  const { hint } = await config('--client', 'claude-code', '/home/me/orders/layer.js', '--name', 'orders')
+  t.ok(page.includes(/or run: (.*)/.exec(hint)![1]!))
 })
 
 t.test('a client that is started with the snippet connects', async (t) => {

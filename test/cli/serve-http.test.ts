@@ -27,141 +27,130 @@ function read (socket: Socket): Promise<string> {
   })
 }
 
-t.test('it says in one line where it is and how to connect', async (t) => {
+t.test('by default', async (t) => {
   const server = await serve(t)
-  t.match(server.banner, /^cloudg-mcp: serving http:\/\/127\.0\.0\.1:\d+\/mcp - connect with: claude mcp add --transport http cloudg http:\/\/127\.0\.0\.1:\d+\/mcp\n$/)
-  t.match((await postModern(server, 'tools/call', { name: 'count_assets', arguments: { group_by: 'provider' } })).messages[0].result, { structuredContent: { total: 44 } })
-  t.same((await send(`${server.origin}/healthz`, { method: 'GET' })).json, { status: 'ok' })
-  t.equal(server.stderr, '')
 
-  const guarded = await serve(t, ['--transport', 'sse', '--auth-token', 's3cret:analyst:alice', '--path', '/api/mcp', LAYER])
-  t.match(guarded.banner, /serving (http:\/\/127\.0\.0\.1:\d+\/sse) - connect with: claude mcp add --transport sse noisy \1 --header "Authorization: Bearer <token>"\n$/)
-  const mcp = { url: `${guarded.origin}/api/mcp` }
-  t.equal((await post(mcp, initialize())).status, 401)
-  const authorization = 'Bearer s3cret'
-  t.match((await postModern(mcp, 'tools/call', { name: 'whoami', arguments: {} }, { authorization })).messages[0].result.structuredContent, { id: 'alice', roles: ['default', 'analyst'] })
-})
-
-t.test('it warns where anybody may call', async (t) => {
-  const open = await serve(t, ['--host', '0.0.0.0'])
-  t.match(open.banner, /serving http:\/\/localhost:\d+\/mcp /)
-  t.match(open.stderr, /^cloudg-mcp: warning: anybody who reaches 0\.0\.0\.0 can use this server: give --auth-token$/m)
-  const guarded = await serve(t, ['--host', '0.0.0.0', '--auth-token', 'x', '--allowed-host', 'localhost'])
-  t.notMatch(guarded.stderr, /warning/)
-})
-
-t.test('SIGTERM lets calls finish, ends streams, and leaves with exit code 0', async (t) => {
-  const server = await serve(t, ['--transport', 'sse', LAYER])
-  const mcp = { url: `${server.origin}/mcp` }
-  const session = await handshake(mcp)
-  const stream = await session.get()
-  const legacy = await fetch(`${server.origin}/sse`)
-  const unused = read(await raw(t, server))
-  const running = await openStream(mcp.url, {
-    headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream', ...modernHeaders('tools/call', 'slow') },
-    body: modern('tools/call', { name: 'slow', arguments: { steps: 20 }, _meta: { progressToken: 1 } })
+  await t.test('it says in one line where it is and how to connect', async (t) => {
+    t.match(server.banner, /^cloudg-mcp: serving http:\/\/127\.0\.0\.1:\d+\/mcp - connect with: claude mcp add --transport http cloudg http:\/\/127\.0\.0\.1:\d+\/mcp\n$/)
+    t.match((await postModern(server, 'tools/call', { name: 'count_assets', arguments: { group_by: 'provider' } })).messages[0].result, { structuredContent: { total: 44 } })
+    t.same((await send(`${server.origin}/healthz`, { method: 'GET' })).json, { status: 'ok' })
+    t.equal((await send(`${server.origin}/sse`, { method: 'GET' })).status, 404)
   })
-  t.match(await running.next(), { method: 'notifications/progress', params: { progress: 1 } })
-  const stopped = server.stop('SIGTERM')
-  t.match((await running.ended).split('\n').filter((line) => line.startsWith('data: ')).at(-1), '"done":20')
-  await stream.ended
-  t.match(await legacy.text(), /^event: endpoint\n/)
-  t.equal(await unused, '')
-  t.same(await stopped, { code: 0, signal: null })
-})
 
-t.test('SIGINT too', async (t) => {
-  const server = await serve(t)
+  await t.test('headers up to 64 KiB are read, and beyond that refused', async (t) => {
+    t.equal((await send(`${server.origin}/healthz`, { method: 'GET', headers: { 'x-long': 'x'.repeat(60 * 1024) } })).status, 200)
+    const socket = await raw(t, server)
+    socket.write(`GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: ${'x'.repeat(70 * 1024)}\r\n\r\n`)
+    const { status, headers, body } = parseRaw(await read(socket))
+    t.equal(status, 431)
+    t.match(headers, { 'content-type': 'application/json', connection: 'close' })
+    t.same(JSON.parse(body), { jsonrpc: '2.0', id: null, error: { code: -32600, message: 'Request headers too large' } })
+  })
+
+  await t.test('what is no HTTP is answered once', async (t) => {
+    const socket = await raw(t, server)
+    socket.write('\x00\x01 not http\r\n\r\n')
+    const { status, body } = parseRaw(await read(socket))
+    t.equal(status, 400)
+    t.same(JSON.parse(body).error, { code: -32600, message: 'Malformed request' })
+  })
+
+  await t.test('the 513th connection is told that there are too many', async (t) => {
+    const sockets = await Promise.all(Array.from({ length: 512 }, async () => raw(t, server)))
+    refused(t, await send(`${server.origin}/healthz`, { method: 'GET' }), 503, 'Too many connections', { connection: 'close', 'retry-after': '10' })
+    const closed = read(sockets[0]!)
+    sockets[0]!.end()
+    await closed
+    sockets[1]!.write('GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n')
+    t.match(await read(sockets[1]!), /^HTTP\/1\.1 200 /, 'those before it are served')
+    t.equal((await send(`${server.origin}/healthz`, { method: 'GET' })).status, 200)
+  })
+
+  t.equal(server.stderr, '')
   t.same(await server.stop('SIGINT'), { code: 0, signal: null })
 })
 
-t.test('headers up to 64 KiB are read, and beyond that refused', async (t) => {
-  const server = await serve(t)
-  t.equal((await send(`${server.origin}/healthz`, { method: 'GET', headers: { 'x-long': 'x'.repeat(60 * 1024) } })).status, 200)
-  const socket = await raw(t, server)
-  socket.write(`GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: ${'x'.repeat(70 * 1024)}\r\n\r\n`)
-  const { status, headers, body } = parseRaw(await read(socket))
-  t.equal(status, 431)
-  t.match(headers, { 'content-type': 'application/json', connection: 'close' })
-  t.same(JSON.parse(body), { jsonrpc: '2.0', id: null, error: { code: -32600, message: 'Request headers too large' } })
+t.test('with tokens, a log, an audit trail, and old clients', async (t) => {
+  const file = join(await directory(t), 'audit.jsonl')
+  const server = await serve(t, ['--transport', 'sse', '--auth-token', 's3cret:analyst:alice', '--path', '/api/mcp', '--audit-log', file, '--log-level', 'debug', LAYER])
+  const mcp = { url: `${server.origin}/api/mcp` }
+  const authorization = 'Bearer s3cret'
+  t.match(server.banner, /serving (http:\/\/127\.0\.0\.1:\d+\/sse) - connect with: claude mcp add --transport sse noisy \1 --header "Authorization: Bearer <token>"\n$/)
+  t.equal((await post(mcp, initialize())).status, 401)
+  t.match((await postModern(mcp, 'tools/call', { name: 'whoami', arguments: {} }, { authorization })).messages[0].result.structuredContent, { id: 'alice', roles: ['default', 'analyst'] })
 
-  const garbage = await raw(t, server)
-  garbage.write('\x00\x01 not http\r\n\r\n')
-  const answer = parseRaw(await read(garbage))
-  t.equal(answer.status, 400)
-  t.same(JSON.parse(answer.body).error, { code: -32600, message: 'Malformed request' })
+  const legacy = await fetch(`${server.origin}/sse`, { headers: { authorization } })
+  const [first, rest] = legacy.body!.pipeThrough(new TextDecoderStream()).tee()
+  const { value = '' } = await first.getReader().read()
+  const endpoint = /data: (\S+)/.exec(value)![1]!
+  for (const body of [initialize(), INITIALIZED]) t.equal((await send(server.origin + endpoint, { headers: { 'content-type': 'application/json', authorization }, body })).status, 202)
+
+  await t.test('SIGTERM lets calls finish, ends streams, and ends it with exit code 0', async (t) => {
+    const session = await handshake(mcp, undefined, { headers: { authorization } })
+    const stream = await session.get()
+    const unused = read(await raw(t, server))
+    const running = await openStream(mcp.url, {
+      headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream', authorization, ...modernHeaders('tools/call', 'slow') },
+      body: modern('tools/call', { name: 'slow', arguments: { steps: 20 }, _meta: { progressToken: 1 } })
+    })
+    t.match(await running.next(), { method: 'notifications/progress', params: { progress: 1 } })
+    const stopped = server.stop('SIGTERM')
+    t.match((await running.ended).split('\n').filter((line) => line.startsWith('data: ')).at(-1), '"done":20')
+    await stream.ended
+    let text = ''
+    for await (const chunk of rest) text += chunk
+    t.match(text, /^event: endpoint\n[^]*"id":"init"/)
+    t.equal(await unused, '')
+    t.same(await stopped, { code: 0, signal: null })
+  })
+
+  await t.test('every call is in the audit trail, the last ones too', async (t) => {
+    const lines = (await readFile(file, 'utf8')).trimEnd().split('\n').map((line) => JSON.parse(line))
+    t.match(lines, [
+      { event: 'mcp.call', kind: 'tool', name: 'whoami', principal: { id: 'alice' }, outcome: 'ok', argument_keys: [] },
+      { event: 'mcp.call', kind: 'tool', name: 'slow', principal: { id: 'alice' }, outcome: 'ok', argument_keys: ['steps'] }
+    ])
+    t.equal((await stat(file)).mode & 0o777, 0o600)
+  })
+
+  t.match(server.stderr, '"msg":"incoming request"')
+  t.match(server.stderr, 'session_id=***')
+  t.notMatch(server.stderr, /session_id=(\w+)/.exec(endpoint)![1]!)
+  t.notMatch(server.stderr, 's3cret')
 })
 
-t.test('the 513th connection is told that there are too many', async (t) => {
-  const server = await serve(t)
-  const sockets = await Promise.all(Array.from({ length: 512 }, async () => raw(t, server)))
-  const full = await send(`${server.origin}/healthz`, { method: 'GET' })
-  refused(t, full, 503, 'Too many connections', { connection: 'close', 'retry-after': '10' })
-  const closed = read(sockets[0]!)
-  sockets[0]!.end()
-  await closed
-  sockets[1]!.write('GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n')
-  t.match(await read(sockets[1]!), /^HTTP\/1\.1 200 /, 'those before it are served')
-  t.equal((await send(`${server.origin}/healthz`, { method: 'GET' })).status, 200)
+t.test('it warns where anybody may call', async (t) => {
+  const server = await serve(t, ['--host', '0.0.0.0', '--stateless'])
+  t.match(server.banner, /serving http:\/\/localhost:\d+\/mcp /)
+  t.match(server.stderr, /^cloudg-mcp: warning: anybody who reaches 0\.0\.0\.0 can use this server: give --auth-token$/m)
+  const url = server.url.replace('localhost', '127.0.0.1')
+  const initialized = await post({ url }, initialize())
+  t.equal(initialized.status, 200)
+  t.notOk('mcp-session-id' in initialized.headers, '--stateless')
+  t.equal((await post({ url }, request('ping'))).status, 200)
 })
 
 t.test('the options of the guard and of CORS', async (t) => {
-  const server = await serve(t, ['--allowed-host', '127.0.0.1', '--allowed-host', '*.example.com', '--allowed-origin', 'https://a.example', '--allowed-origin', 'https://b.example', '--cors-origin', 'https://page.example'])
-  const ping = (headers: Record<string, string>) => post(server, initialize(), headers)
-  t.equal((await ping({ host: 'mcp.example.com' })).status, 200)
-  t.equal((await ping({ host: 'localhost' })).status, 421)
-  for (const origin of ['https://a.example', 'https://b.example', 'https://page.example']) t.equal((await ping({ origin })).status, 200)
-  t.equal((await ping({ origin: 'https://c.example' })).status, 403)
-  t.equal((await ping({ origin: 'https://page.example' })).headers['access-control-allow-origin'], 'https://page.example')
+  const server = await serve(t, ['--host', '0.0.0.0', '--auth-token', 's3cret', '--allowed-host', '127.0.0.1', '--allowed-host', '*.example.com',
+    '--allowed-origin', 'https://a.example', '--allowed-origin', 'https://b.example', '--cors-origin', 'https://page.example'])
+  t.notMatch(server.stderr, /warning/)
+  const url = server.url.replace('localhost', '127.0.0.1')
+  const ask = (headers: Record<string, string>) => post({ url }, initialize(), { authorization: 'Bearer s3cret', ...headers })
+  t.equal((await ask({ host: 'mcp.example.com' })).status, 200)
+  t.equal((await ask({ host: 'localhost' })).status, 421)
+  for (const origin of ['https://a.example', 'https://b.example', 'https://page.example']) t.equal((await ask({ origin })).status, 200)
+  t.equal((await ask({ origin: 'https://c.example' })).status, 403)
+  t.equal((await ask({ origin: 'https://page.example' })).headers['access-control-allow-origin'], 'https://page.example')
 })
 
-t.test('--json-response, --stateless, --page-size and --max-sessions', async (t) => {
-  const json = await serve(t, ['--json-response', '--page-size', '3', '--max-sessions', '1', LAYER])
-  const answer = await postModern(json, 'tools/call', { name: 'whoami', arguments: {} })
+t.test('--dataset, --json-response, --page-size and --max-sessions', async (t) => {
+  const server = await serve(t, ['--dataset', `one=${INVENTORY}`, '--dataset', `two=${INVENTORY}`, '--json-response', '--page-size', '3', '--max-sessions', '1'])
+  const answer = await postModern(server, 'tools/call', { name: 'workspace_status', arguments: {} })
   t.match(answer.headers['content-type'], /^application\/json/)
-  t.equal((await postModern(json, 'tools/list')).messages[0].result.tools.length, 3)
-  t.equal((await post(json, initialize())).status, 200)
-  refused(t, await post(json, initialize()), 503, 'Too many sessions', { 'retry-after': '10' })
-
-  const stateless = await serve(t, ['--stateless'])
-  const initialized = await post(stateless, initialize())
-  t.equal(initialized.status, 200)
-  t.notOk('mcp-session-id' in initialized.headers)
-  t.equal((await post(stateless, request('ping'))).status, 200)
-})
-
-t.test('--audit-log gets a line for each call, the last ones too', async (t) => {
-  const file = join(await directory(t), 'audit.jsonl')
-  const server = await serve(t, ['--audit-log', file, '--auth-token', 's3cret:analyst:alice'])
-  await postModern(server, 'tools/call', { name: 'count_assets', arguments: { group_by: 'provider' } }, { authorization: 'Bearer s3cret' })
-  await server.stop()
-  const lines = (await readFile(file, 'utf8')).trimEnd().split('\n').map((line) => JSON.parse(line))
-  t.match(lines, [{ event: 'mcp.call', kind: 'tool', name: 'count_assets', principal: { id: 'alice' }, outcome: 'ok', argument_keys: ['group_by'] }])
-  t.equal((await stat(file)).mode & 0o777, 0o600)
-})
-
-t.test('--dataset and --log-level', async (t) => {
-  const server = await serve(t, ['--dataset', `one=${INVENTORY}`, '--dataset', `two=${INVENTORY}`, '--log-level', 'info', '--auth-token', 'topsecret'])
-  const status = await postModern(server, 'tools/call', { name: 'workspace_status', arguments: {} }, { authorization: 'Bearer topsecret' })
-  t.match(status.messages[0].result.structuredContent, { default_dataset: 'one', datasets: [{ name: 'one' }, { name: 'two' }] })
-  await server.stop()
-  t.match(server.stderr, '"msg":"incoming request"')
-  t.notMatch(server.stderr, 'topsecret')
-})
-
-t.test('the session of an old client stays out of the log', async (t) => {
-  const server = await serve(t, ['--transport', 'sse', '--log-level', 'debug'])
-  const controller = new AbortController()
-  const stream = await fetch(`${server.origin}/sse`, { signal: controller.signal })
-  const reader = stream.body!.pipeThrough(new TextDecoderStream()).getReader()
-  const { value = '' } = await reader.read()
-  const endpoint = /data: (\S+)/.exec(value)![1]!
-  for (const body of [initialize(), INITIALIZED]) t.equal((await send(server.origin + endpoint, { headers: { 'content-type': 'application/json' }, body })).status, 202)
-  controller.abort()
-  await server.stop()
-  const id = /session_id=(\w+)/.exec(endpoint)![1]!
-  t.match(server.stderr, 'session_id=***')
-  t.notMatch(server.stderr, id)
+  t.match(answer.json.result.structuredContent, { default_dataset: 'one', datasets: [{ name: 'one' }, { name: 'two' }] })
+  t.equal((await postModern(server, 'tools/list')).json.result.tools.length, 3)
+  t.equal((await post(server, initialize())).status, 200)
+  refused(t, await post(server, initialize()), 503, 'Too many sessions', { 'retry-after': '10' })
 })
 
 t.test('--redis: two processes serve the same session', { skip: withoutRedis }, async (t) => {

@@ -30,7 +30,11 @@ async function useAll (t: Test, client: AnyClient, call: Call): Promise<void> {
   t.match((await client.getPrompt({ name: 'greet', arguments: { name: 'Ada' } })).messages, [{ content: { text: 'Greet Ada' } }])
 
   const steps: number[] = []
-  t.match(await call('slow', { onprogress: ({ progress }) => { steps.push(progress) } }), { structuredContent: { done: 3 } })
+  const onprogress = ({ progress }: { progress: number }): void => {
+    steps.push(progress)
+    if (progress === 3) void call('seen', {})
+  }
+  t.match(await call('steps', { onprogress }), { structuredContent: { done: 3 } })
   t.same(steps, [1, 2, 3])
   t.match(await call('noisy', {}), { content: [{ text: 'quiet' }] })
 

@@ -5,7 +5,7 @@ import { once } from 'node:events'
 import { promisify } from 'node:util'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { COMMAND, ENVELOPE, Peer, serve } from './peer.js'
+import { COMMAND, Peer, serve } from './peer.js'
 
 const run = promisify(execFile)
 const INVENTORY = fileURLToPath(new URL('../../../examples/inventory/inventory-map.json', import.meta.url))
@@ -46,30 +46,41 @@ t.test('IO-01 noise, a bad line and a slow call leave nothing but messages on st
   t.match(peer.stderr, /noise: console\.log/)
 })
 
-t.test('STD-01 what handlers, libraries and inherited children write goes to standard error', async (t) => {
-  const peer = serve(t)
+t.test('what one server does with call after call', async (t) => {
+  const peer = serve(t, ['--auth-token', 's3cret:analyst:alice', '--page-size', '2'])
   await peer.initialize()
-  await peer.call(1, 'noisy')
-  // Its `cat` finds standard input empty, and descriptor 3 is not there for it.
-  t.equal((await peer.call(2, 'child')).result.content[0].text, 'exit 0')
-  for (const noise of ['console.log', 'console.table', 'process.stdout.write', 'fs.writeSync', 'fs.writeSync of the default export', 'child', 'raw']) {
-    await peer.until(() => peer.stderr.includes(noise))
-  }
-  t.notMatch(peer.stderr, /noise: three/)
-  t.same(peer.noise, [])
-  t.equal(peer.lines.length, 3)
-})
 
-t.test('a tool that floods standard output for a second leaves the protocol intact', async (t) => {
-  const peer = serve(t)
-  await peer.initialize()
-  const flood = peer.call('flood', 'flood', { ms: 1000 })
-  let pings = 0
-  while (!peer.messages.some(({ id }) => id === 'flood')) await peer.request(`ping ${pings++}`, 'ping')
-  t.ok(Number((await flood).result.content[0].text) > 1000)
-  t.ok(pings > 10, `${pings} pings were answered meanwhile`)
-  t.same(peer.noise, [])
-  t.equal(peer.messages.length, pings + 2)
+  await t.test('STD-01 what handlers, libraries and inherited children write goes to standard error', async (t) => {
+    await peer.call(1, 'noisy')
+    // Its `cat` finds standard input empty, and descriptor 3 is not there for it.
+    t.equal((await peer.call(2, 'child')).result.content[0].text, 'exit 0')
+    for (const noise of ['console.log', 'console.table', 'process.stdout.write', 'fs.writeSync', 'fs.writeSync of the default export', 'child', 'raw']) {
+      await peer.until(() => peer.stderr.includes(noise))
+    }
+    t.notMatch(peer.stderr, /noise: three/)
+    t.same(peer.noise, [])
+    t.equal(peer.lines.length, 3)
+  })
+
+  await t.test('the caller is the local user, whatever tokens there are', async (t) => {
+    t.same((await peer.call(3, 'whoami')).result.structuredContent, { id: 'local', roles: ['default', 'local'], transport: 'stdio' })
+    t.equal((await peer.request(4, 'tools/list')).result.tools.length, 2)
+  })
+
+  await t.test('no Fastify is loaded, and children find no trace of how the server was started', async (t) => {
+    t.match((await peer.call(5, 'process')).result.structuredContent, { fastify: false, marked: [] })
+  })
+
+  await t.test('a tool that floods standard output for a second leaves the protocol intact', async (t) => {
+    const before = peer.messages.length
+    const flood = peer.call('flood', 'flood', { ms: 1000 })
+    let pings = 0
+    while (!peer.messages.some(({ id }) => id === 'flood')) await peer.request(`ping ${pings++}`, 'ping')
+    t.ok(Number((await flood).result.content[0].text) > 1000)
+    t.ok(pings > 10, `${pings} pings were answered meanwhile`)
+    t.same(peer.noise, [])
+    t.equal(peer.messages.length, before + pings + 1)
+  })
 })
 
 t.test('STD-05 a line of 20 MiB is served, and so is what comes after garbage', async (t) => {
@@ -98,34 +109,12 @@ t.test('10,000 pipelined requests are all answered once, in bounded memory', asy
   t.ok(maxRss < 400 * 1024 * 1024, `${Math.round(maxRss / 1024 / 1024)} MiB at most`)
 })
 
-t.test('the stdio server loads no Fastify, and leaves no trace in the environment of its children', async (t) => {
-  const peer = serve(t)
-  await peer.initialize()
-  t.match((await peer.call(1, 'process')).result.structuredContent, { fastify: false, marked: [] })
-})
-
-t.test('a layer that cannot be loaded or started is one clear line and an exit code', async (t) => {
-  for (const [args, code, line] of [
-    [['serve', './nowhere.js'], 2, 'cloudg-mcp: ./nowhere.js: no such file or package\n'],
-    [['serve', '--dataset', 'prod=/nowhere.json'], 1, 'cloudg-mcp: Dataset file nowhere.json: no such file\n']
-  ] as const) {
-    const peer = new Peer(t, process.execPath, [COMMAND, ...args])
-    t.same(await peer.exited, { code, signal: null })
-    await peer.until(() => false)
-    t.equal(peer.stderr, line)
-    t.same(peer.lines, [])
-  }
-})
-
-t.test('a 2026 client that is told of changes', async (t) => {
-  const peer = serve(t)
-  peer.send({ jsonrpc: '2.0', id: 'l', method: 'subscriptions/listen', params: { notifications: { toolsListChanged: true }, _meta: ENVELOPE } })
-  await peer.message(({ method }) => method === 'notifications/subscriptions/acknowledged')
-  peer.send({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'change', arguments: {}, _meta: ENVELOPE } })
-  await peer.message(({ method }) => method === 'notifications/tools/list_changed')
-  peer.child.stdin!.end()
-  t.match((await peer.reply('l')).result, { resultType: 'complete' })
-  t.same(await peer.exited, { code: 0, signal: null })
+t.test('a layer that cannot be loaded is one clear line and an exit code', async (t) => {
+  const peer = new Peer(t, process.execPath, [COMMAND, 'serve', './nowhere.js'])
+  t.same(await peer.exited, { code: 2, signal: null })
+  await peer.until(() => false)
+  t.equal(peer.stderr, 'cloudg-mcp: ./nowhere.js: no such file or package\n')
+  t.same(peer.lines, [])
 })
 
 t.test('a terminal is told what the command is for', { skip: process.platform !== 'linux' && 'needs script(1)' }, async (t) => {

@@ -5,7 +5,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { Peer } from './peer.js'
+import { goneAfter, Peer } from './peer.js'
 
 const STDIO = new URL('../../lib/stdio/index.js', import.meta.url).href
 const LAYER = new URL('layer.js', import.meta.url).href
@@ -98,6 +98,21 @@ t.test('STD-09 signals end the program with exit code 0, also when they come twi
   peer.child.kill('SIGTERM')
   peer.child.kill('SIGTERM')
   t.same(await peer.exited, { code: 0, signal: null })
+})
+
+t.test('a program whose parent is killed ends, although somebody keeps its pipes open', async (t) => {
+  const parent = `
+    import { spawn } from 'node:child_process'
+    spawn(process.execPath, ${JSON.stringify(program('await serveStdio(layer)'))}, { stdio: 'inherit' })
+    setInterval(() => {}, 1000)`
+  const peer = new Peer(t, process.execPath, ['--input-type=module', '--eval', parent])
+  await peer.initialize()
+  peer.send({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'sleepy', arguments: {} } })
+  const { pid } = (await peer.call(2, 'process')).result.structuredContent
+  t.not(pid, peer.child.pid)
+  peer.child.kill('SIGKILL')
+  const took = await goneAfter([pid], 4000)
+  t.ok(took < 2000, `${took} ms`)
 })
 
 t.test('standard input can be served once', async (t) => {

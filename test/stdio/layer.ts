@@ -45,6 +45,16 @@ export default function noisyLayer (): AppLayer {
     return { done: steps }
   })
 
+  // Is done when the client says that it has seen the last step: an answer right behind it may be handled first.
+  let seen!: () => void
+  layer.tool('steps', {}, async (_args, ctx) => {
+    const acknowledged = new Promise<void>((resolve) => { seen = resolve })
+    for (let step = 1; step <= 3; step++) await ctx.progress(step, 3)
+    await acknowledged
+    return { done: 3 }
+  })
+  layer.tool('seen', {}, () => { seen() })
+
   // Progress without end, as fast as the reader takes it.
   layer.tool('endless', {}, async (_args, ctx) => {
     for (let step = 1; !ctx.signal.aborted; step++) await Promise.all([ctx.progress(step), new Promise((resolve) => { setImmediate(resolve) })])
