@@ -380,19 +380,22 @@ t.test('a session that ends takes its streams with it', async (t) => {
   t.equal((await getEvents(session, first!.id)).status, 404)
 })
 
-t.test('closing the server ends resumed streams as well', async (t) => {
+t.test('closing the server ends resumed streams as well, says when to come back, and keeps the last answer for that', async (t) => {
+  const backplane = testBackplane()
   const { layer } = createSteps()
-  const service = await start(t, { layer, resumable: true, closeGrace: 10 })
-  const session = await sessionOn(service)
+  const a = await start(t, { layer, backplane, resumable: true, closeGrace: 10 })
+  const b = await start(t, { layer: createSteps().layer, backplane, resumable: true })
+  const session = await sessionOn(a)
   const stream = await postEvents(session, calling('steps'))
   const first = await stream.next()
   stream.destroy()
   const resumed = await getEvents(session, first!.id)
-  await service.app.close()
-  const events = await resumed.rest()
-  t.equal(await resumed.end(), true)
-  // On Redis the answer is kept for whoever comes back to another process.
-  if (!onRedis) t.match(events.at(-1)!.message, { id: 7, error: { code: -32603, message: 'The server is shutting down' } })
+  await a.app.close()
+  t.equal(await resumed.end(), true, 'it is ended, not broken')
+  t.match(resumed.text, /^retry: \d+$/m)
+
+  const elsewhere = await (await getEvents(new Connection(b, session.id), first!.id)).rest()
+  t.match(elsewhere.at(-1)!.message, { id: 7, error: { code: -32603, message: 'The server is shutting down' } })
 })
 
 t.test('a stream may be resumed at another process', async (t) => {
