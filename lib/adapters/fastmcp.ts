@@ -73,7 +73,10 @@ export class FastMcpMount {
 
   #mountIn (session: FastMcpSession): void {
     if (this.#mounts.has(session)) return
-    const mount = new Mount(this.#shared, session.server, { isStandIn: (kind, key) => this.#standIns.get(kind)!.has(key) })
+    const mount = new Mount(this.#shared, session.server, {
+      isStandIn: (kind, key) => this.#standIns.get(kind)!.has(key),
+      isHosts: (kind, key) => this.#host.get(kind)!.has(key)
+    })
     this.#mounts.set(session, mount)
     mount.install()
   }

@@ -54,6 +54,8 @@ export interface MountOptions {
   names?: HostNames
   /** Of what the host lists, that which stands there for the layer. */
   isStandIn?: (kind: ListKind, key: string) => boolean
+  /** What the host is known to have, whatever it listed last. */
+  isHosts?: (kind: ListKind, key: string) => boolean
 }
 
 export class Mount implements Target {
@@ -62,6 +64,7 @@ export class Mount implements Target {
   readonly #high: HighLevelServer | undefined
   readonly #names: HostNames
   readonly #isStandIn: (kind: ListKind, key: string) => boolean
+  readonly #isHosts: (kind: ListKind, key: string) => boolean
   readonly #runs: ReadonlyMap<string, Run>
   readonly #undo: (() => void)[] = []
   readonly #warned = new Set<string>()
@@ -70,12 +73,13 @@ export class Mount implements Target {
   #version: string | undefined
   #level: string | undefined
 
-  constructor (shared: Shared, server: LowLevelServer, { high, names = new Map(), isStandIn = () => false }: MountOptions = {}) {
+  constructor (shared: Shared, server: LowLevelServer, { high, names = new Map(), isStandIn = () => false, isHosts = () => false }: MountOptions = {}) {
     this.shared = shared
     this.server = server
     this.#high = high
     this.#names = names
     this.#isStandIn = isStandIn
+    this.#isHosts = isHosts
     this.#runs = this.#table()
   }
 
@@ -238,7 +242,7 @@ export class Mount implements Target {
 
   async #hostHas (kind: ListKind, key: string, context: any): Promise<boolean> {
     const registered = registryOf(this.#high, kind)
-    if (registered?.(key) === true) return true
+    if (registered?.(key) === true || this.#isHosts(kind, key)) return true
     const names = this.#names.get(kind)
     if (names !== undefined) return names.has(key)
     if (registered !== undefined) return false
