@@ -15,7 +15,7 @@ t.test('a raw session from a shell', async (t) => {
     '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"sh","version":"0"}}}' \\
     '{"jsonrpc":"2.0","method":"notifications/initialized"}' \\
     '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"dataset_summary","arguments":{}}}' \\
-  | "$0" "$1" serve --dataset prod="$2"`
+  | "$0" "$1" serve --flavor native --dataset prod="$2"`
   const { stdout, stderr } = await run('/bin/sh', ['-c', script, process.execPath, COMMAND, INVENTORY])
   t.equal(stderr, '')
   const [first, second, ...more] = stdout.split('\n')

@@ -258,6 +258,26 @@ t.test('a listen stream is cancelled by notification', async (t) => {
   t.same(messages().map(({ id, method }) => id ?? method), ['notifications/subscriptions/acknowledged', 2, 3])
 })
 
+t.test('the client is asked while a call runs, and its answer is taken', async (t) => {
+  const { layer } = heldLayer(t)
+  layer.tool('ask', {}, async (_args, ctx) => await ctx.elicit('Your name?', { type: 'object', properties: { name: { type: 'string' } } }))
+  const { send, reply, message } = await connect(t, layer)
+  send({ jsonrpc: '2.0', id: 'init', method: 'initialize', params: { protocolVersion: '2025-11-25', capabilities: { elicitation: {} }, clientInfo: { name: 't', version: '1' } } },
+    { jsonrpc: '2.0', method: 'notifications/initialized' }, call(1, 'ask'))
+  const question = await message(({ method }) => method === 'elicitation/create')
+  send({ jsonrpc: '2.0', id: question['id'], result: { action: 'accept', content: { name: 'Ada' } } })
+  t.same((await reply(1)).result.structuredContent, { action: 'accept', content: { name: 'Ada' } })
+
+  const modernClient = await connect(t, layer)
+  const _meta = { ...ENVELOPE, 'io.modelcontextprotocol/clientCapabilities': { elicitation: { form: {} } } }
+  modernClient.send({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'ask', arguments: {}, _meta } })
+  const { result } = await modernClient.reply(1)
+  t.equal(result.resultType, 'input_required')
+  const inputResponses = Object.fromEntries(Object.keys(result.inputRequests).map((key) => [key, { action: 'accept', content: { name: 'Ada' } }]))
+  modernClient.send({ jsonrpc: '2.0', id: 2, method: 'tools/call', params: { name: 'ask', arguments: {}, inputResponses, requestState: result.requestState, _meta } })
+  t.same((await modernClient.reply(2)).result.structuredContent, { action: 'accept', content: { name: 'Ada' } })
+})
+
 t.test('the caller is the local user', async (t) => {
   const { send, reply, initialize } = await connect(t)
   await initialize()

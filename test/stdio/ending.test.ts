@@ -23,7 +23,7 @@ t.test('STD-06 a call that never ends gets five seconds', async (t) => {
   peer.child.stdin!.end()
   t.same(await peer.exited, { code: 0, signal: null })
   const took = Date.now() - start
-  t.ok(took > 4500 && took < 8000, `${took} ms`)
+  t.ok(took > 4500 && took < 15_000, `${took} ms`)
   t.notOk(peer.messages.some(({ id }) => id === 1))
 })
 
@@ -61,7 +61,7 @@ t.test('STD-09 a second signal does not wait for calls in flight', async (t) => 
   const start = Date.now()
   peer.child.kill('SIGTERM')
   t.same(await peer.exited, { code: 0, signal: null })
-  t.ok(Date.now() - start < 3000)
+  t.ok(Date.now() - start < 4500, 'before the five seconds are over')
   t.ok(await goneAfter([pid], 2000) < 2000)
 })
 
