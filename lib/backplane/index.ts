@@ -45,13 +45,17 @@ export interface Change { kind: 'tools' | 'resources' | 'prompts' | 'resource', 
 /** A digest of each list, equal where processes offer the same. */
 export type Offers = Record<'tools' | 'resources' | 'prompts', string>
 
-/** Between processes, about one session: it reaches every process that uses the session. */
+/**
+ * Between processes, about one session: it reaches every process that uses the session. `subscriptions` are all there are: some may
+ * have been missed.
+ */
 export type Signal =
   | { type: 'cancel', session: string, requestId: string | number, reason?: string }
   | { type: 'reply', session: string, message: Record<string, any> }
   | { type: 'ended', session: string }
   | { type: 'updated', session: string, part: SessionUpdate }
   | { type: 'subscribed', session: string, uri: string, wanted: boolean }
+  | { type: 'subscriptions', session: string, uris: readonly string[] }
 
 export type Created = 'created' | 'full' | 'owner-full'
 

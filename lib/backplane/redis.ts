@@ -84,6 +84,7 @@ class RedisBackplane implements Backplane {
       connection: new Connection(options, {
         channels: [`${prefix}:p:${process}`, `${prefix}:changes`],
         message: (channel, text) => this.#take(channel, text),
+        lost: () => this.#changes.pause(),
         restored: async () => this.#restored()
       })
     }
@@ -128,7 +129,9 @@ class RedisBackplane implements Backplane {
 
   /** Subscribed, perhaps after a time without: what has been missed is made up for. */
   async #restored (): Promise<void> {
-    await Promise.all([this.#changes.catchUp(this.#log), this.#sessions.beat(), this.#offers.renew()])
+    // What sessions want comes before what there was for them.
+    await Promise.all([this.#sessions.beat(), this.#offers.renew()])
+    await this.#changes.catchUp(this.#log)
   }
 
   #take (channel: string, text: string): void {

@@ -147,7 +147,7 @@ export class SessionTable {
     live.stream = stream
     live.uses++
     for (const uri of outbox.subscriptions) session.subscriptions.add(uri)
-    changes.addSession(session, outbox.seen)
+    const catchUp = changes.addSession(session, outbox.seen)
     stream.once('close', () => {
       reading?.close()
       let { seen } = outbox
@@ -163,7 +163,7 @@ export class SessionTable {
         reading = (lastEventId === undefined ? undefined : await this.#read(live, stream, { after: lastEventId })) ?? await this.#read(live, stream, named)
         if (stream.destroyed) reading?.close()
       }
-      await changes.catchUp(session, outbox.seen)
+      await catchUp()
     } catch (error) {
       stream.destroy()
       throw error
@@ -264,6 +264,9 @@ export class SessionTable {
       live.session.adopt({ ...live.session.record, ...signal.part })
     } else if (signal.type === 'subscribed') {
       live.session.subscriptions[signal.wanted ? 'add' : 'delete'](signal.uri)
+    } else if (signal.type === 'subscriptions') {
+      live.session.subscriptions.clear()
+      for (const uri of signal.uris) live.session.subscriptions.add(uri)
     } else {
       this.#live.delete(signal.session)
       live.session.close()

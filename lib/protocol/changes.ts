@@ -37,6 +37,7 @@ export class Subscriber {
   /** Where it was when it began, until it has caught up. */
   #from: string | undefined
   #overflowed = false
+  #closed = false
 
   /**
    * @param deliver `seen`: up to where everything has been delivered, this change included
@@ -51,7 +52,7 @@ export class Subscriber {
 
   offer (change: Change, { position, before }: Place): void {
     this.#latest = position
-    if (!this.#wants(change)) return
+    if (this.#closed || !this.#wants(change)) return
     if (this.#pending === undefined) {
       const room = this.#tell(change)
       if (room !== undefined) this.#wait(room)
@@ -81,6 +82,12 @@ export class Subscriber {
     if (this.#from !== undefined) return this.#from
     const [first] = this.#pending?.values() ?? []
     return first?.before ?? this.#latest
+  }
+
+  /** It is told no more: what waits is for whoever goes on from `seen`. */
+  close (): void {
+    this.#closed = true
+    this.#pending?.clear()
   }
 
   /** A reader that fails is its transport's affair, and nobody else's. */
@@ -154,19 +161,30 @@ export class Changes {
 
   get listens (): number { return this.#listens.size }
 
-  /** @param from up to where it has been told before, when it is about to catch up */
-  addSession (session: Session, from?: string): void {
+  /**
+   * Tells a session of changes from now on.
+   * @param from up to where it has been told before, when it has to catch up
+   * @returns tells it what it has missed until now, each change once, under the rules of the live ones
+   */
+  addSession (session: Session, from?: string): () => Promise<void> {
     const wants = (change: Change): boolean => session.era === 'handshake' && session.record.initialized &&
       (change.kind !== 'resource' || session.subscriptions.has(change.uri!))
     const deliver = (change: Change, seen: string): void | Promise<void> => session.send(this.#sharedNotification(change), seen)
-    this.#sessions.set(session, new Subscriber(wants, deliver, () => this.#warn('session'), from))
+    const subscriber = new Subscriber(wants, deliver, () => this.#warn('session'), from)
+    this.#sessions.set(session, subscriber)
+    const upTo = this.#told
+    return async () => {
+      if (from !== undefined) subscriber.catchUp(await this.#missed(session, from, upTo), { position: upTo, before: from })
+    }
   }
 
   /** Up to where the session has been told. */
   removeSession (session: Session): string {
-    const seen = this.#sessions.get(session)?.seen
+    const subscriber = this.#sessions.get(session)
+    const seen = subscriber?.seen || this.#told
     this.#sessions.delete(session)
-    return seen || this.#told
+    subscriber?.close()
+    return seen
   }
 
   /** False when no more listens are admitted. */
@@ -206,15 +224,12 @@ export class Changes {
     return message
   }
 
-  /** Tells a session that was just added what it has missed, each change once, under the rules of the live ones. */
-  async catchUp (session: Session, from: string): Promise<void> {
-    const place = { position: this.#told, before: from }
-    const { changes, complete } = await this.#server.backplane.changesBetween(from, place.position)
+  async #missed (session: Session, from: string, upTo: string): Promise<Change[]> {
+    const { changes, complete } = await this.#server.backplane.changesBetween(from, upTo)
     const all: Change[] = complete
       ? changes
       : [{ kind: 'tools' }, { kind: 'resources' }, { kind: 'prompts' }, ...Array.from(session.subscriptions, (uri): Change => ({ kind: 'resource', uri }))]
-    const missed = new Map(all.map((change) => [keyOf(change), change]))
-    this.#sessions.get(session)?.catchUp([...missed.values()], place)
+    return [...new Map(all.map((change) => [keyOf(change), change])).values()]
   }
 
   #enqueue (change: Change, position: string): void {

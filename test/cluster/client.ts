@@ -126,6 +126,16 @@ export class Client {
     return answer
   }
 
+  /** The same, however often a process is down. */
+  async connect (): Promise<void> {
+    while (this.id === undefined) {
+      await this.initialize().catch(() => {})
+      if (this.id === undefined) await sleep(50)
+    }
+    // Without it nothing is told; it may be said twice.
+    while ((await this.post(INITIALIZED).catch(() => undefined))?.status !== 202) await sleep(50)
+  }
+
   async end (port?: number): Promise<Answer> {
     const response = await this.ask('DELETE', undefined, {}, port)
     await textOf(response)
@@ -210,8 +220,8 @@ export class Client {
     }
   }
 
-  async listenModern (notifications: object, port?: number): Promise<Events> {
-    return new Events(await this.ask('POST', modern('subscriptions/listen', { notifications }, 'L'), modernHeaders('subscriptions/listen'), port))
+  async listenModern (notifications: object, port?: number, headers: Record<string, string> = {}): Promise<Events> {
+    return new Events(await this.ask('POST', modern('subscriptions/listen', { notifications }, 'L'), { ...headers, ...modernHeaders('subscriptions/listen') }, port))
   }
 }
 

@@ -25,6 +25,7 @@ export class ChangeLog {
   #life = MIN_LIFE
   #catchingUp: Promise<void> | undefined
   #again = false
+  #paused = false
   position = ''
 
   constructor (shared: Shared) {
@@ -57,8 +58,14 @@ export class ChangeLog {
     return { changes: changes.map(({ change }) => change), complete }
   }
 
+  /** Nothing arrives. What arrives next comes after a gap. */
+  pause (): void {
+    this.#paused = true
+  }
+
   /** `previous position by change`, as it was published. */
   take (text: string): void {
+    if (this.#paused) return
     const [previous, position, by] = text.split(' ', 3) as [string, string, string]
     if (this.position !== '' && !isAfter(position, this.position)) return
     if (previous !== this.position) {
@@ -70,6 +77,7 @@ export class ChangeLog {
 
   /** Reads what has been missed. */
   async catchUp (log?: BackplaneLog): Promise<void> {
+    this.#paused = false
     this.#again = true
     this.#catchingUp ??= this.#readOn(log).finally(() => { this.#catchingUp = undefined })
     return this.#catchingUp

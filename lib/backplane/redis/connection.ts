@@ -21,6 +21,8 @@ export interface ConnectionOptions {
 export interface Listener {
   readonly channels: readonly string[]
   message (channel: string, text: string): void
+  /** Nothing arrives until it is restored. */
+  lost (): void
   /** Subscribed, for the first time or again: messages may have been missed. */
   restored (): Promise<void>
 }
@@ -180,6 +182,7 @@ export class Connection {
     opened.on('error', (error: Error) => { this.#lastError = error })
     opened.on('message', (channel: string, text: string) => this.#listener.message(channel, text))
     opened.on('close', () => {
+      if (what === 'subscriber') this.#listener.lost()
       if (this.#away || this.#commands === undefined) return
       this.#away = true
       this.#log?.warn({ err: this.#lastError }, 'the connection to Redis is lost')

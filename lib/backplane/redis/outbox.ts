@@ -37,22 +37,23 @@ export class Outboxes {
     let expected = ''
     for (let attempt = 0; attempt < 3; attempt++) {
       const [, oldToken = ''] = expected.split(' ')
-      const opened = await this.#run(id, OPEN, process, token, expected, channelOf(this.#shared), encodeMessage('replaced', id, oldToken)) as string | [1, string[], string | null] | null
+      const opened = await this.#run(id, OPEN, process, token, expected, channelOf(this.#shared), encodeMessage('replaced', id, oldToken)) as string | [1, string[], string, string] | null
       if (opened === null) return undefined
-      if (typeof opened !== 'string') return this.#take(id, token, reader, opened[1], opened[2] ?? '')
+      if (typeof opened !== 'string') return this.#take(id, token, reader, ...opened)
       if (!await this.#isFree(id, opened)) return undefined
       expected = opened
     }
     return undefined
   }
 
-  async #take (id: string, token: string, reader: OutboxReader, subscriptions: string[], seen: string): Promise<Outbox> {
+  async #take (id: string, token: string, reader: OutboxReader, _one: 1, subscriptions: string[], seen: string, subscribed: string): Promise<Outbox> {
     const { process, held } = this.#shared
     const entry = held.get(id)
     const place = this.#place(id, token, reader)
     if (entry !== undefined) {
       entry.place?.reader.replaced()
       entry.place = place
+      entry.subscribed = subscribed
     }
     const close = async (reached: string): Promise<void> => {
       if (place.closed) return

@@ -1,7 +1,7 @@
 // What has to happen at once in Redis, as Lua. A script touches the keys of one slot: those of one session, whose names all begin
 // with KEYS[1] = `{prefix:id}`, or those of the service, which begin with `{prefix}`. So all of it runs on Redis Cluster.
 //
-//   {prefix:id}     hash    the session: who, idle, indexed, the fields of its record, reader, bytes, served:<stream>
+//   {prefix:id}     hash    the session: who, idle, indexed, the fields of its record, reader, subscribed, bytes, served:<stream>
 //   {prefix:id}:h   zset    processes that use it, by the end of their lease
 //   {prefix:id}:u   set     URIs that it is subscribed to
 //   {prefix:id}:o   stream  messages that wait for the reader of its standalone stream
@@ -37,10 +37,10 @@ local function keep (idle, lease)
   return math.ceil(math.max(idle, lease) + idle / 10 + 1000)
 end`
 
-// Tells the processes that use the session, but not the one that caused it.
+// Tells the processes that use the session, but not the one that caused it. One whose lease has ended may just be slow.
 const TELL = `
 local function tell (process, channel, message)
-  for _, other in ipairs(call('ZRANGEBYSCORE', K .. ':h', now, '+inf')) do
+  for _, other in ipairs(call('ZRANGE', K .. ':h', 0, -1)) do
     if other ~= process then call('PUBLISH', channel .. other, message) end
   end
 end`
@@ -51,7 +51,8 @@ local function use (process, lease, idle, indexed)
   lease, idle = tonumber(lease), tonumber(idle)
   call('PEXPIRE', K, math.max(idle, lease))
   call('ZADD', K .. ':h', now + lease, process)
-  call('PEXPIRE', K .. ':h', lease)
+  call('ZREMRANGEBYSCORE', K .. ':h', '-inf', now - 3 * lease)
+  call('PEXPIRE', K .. ':h', 4 * lease)
   if now - indexed <= idle / 10 then return false end
   call('HSET', K, 'indexed', now)
   for _, suffix in ipairs({ ':u', ':o', ':e', ':t' }) do call('PEXPIRE', K .. suffix, keep(idle, lease)) end
@@ -85,16 +86,19 @@ end
 call('PEXPIRE', K, idle)`)
 
 /**
- * ARGV: process, lease, token of the reader that this process has or '', the last signal seen. Renews the use. Returns whether
- * the index is due, idle, whether the reader has been replaced, the fields that change, and the signals since.
+ * ARGV: process, lease, token of the reader that this process has or '', the last signal seen, the state of the subscriptions as it
+ * is known. Renews the use. Returns whether the index is due, idle, whether the reader has been replaced, the signals since, the
+ * state of the subscriptions and, if it is another and there is a reader, all of them, and the record.
  */
 export const BEAT = script(`
-local s = call('HMGET', K, 'idle', 'indexed', 'reader', ${RECORD})
+local s = call('HMGET', K, 'idle', 'indexed', 'reader', 'subscribed', ${RECORD})
 if not s[1] then return false end
 ${NOW}${USE}
 local due = use(ARGV[1], ARGV[2], s[1], s[2])
 local replaced = ARGV[3] ~= '' and s[3] ~= ARGV[1] .. ' ' .. ARGV[3]
-return { due and 1 or 0, s[1], replaced and 1 or 0, call('XRANGE', K .. ':i', '(' .. ARGV[4], '+'), unpack(s, 4, 10) }`)
+local state = s[4] or '0'
+local subscriptions = ARGV[3] ~= '' and state ~= ARGV[5] and call('SMEMBERS', K .. ':u') or {}
+return { due and 1 or 0, s[1], replaced and 1 or 0, call('XRANGE', K .. ':i', '(' .. ARGV[4], '+'), state, subscriptions, unpack(s, 5, 11) }`)
 
 /** ARGV: process, channel, message, then fields and values. */
 export const UPDATE = script(`
@@ -110,6 +114,7 @@ if not idle or call('SISMEMBER', K .. ':u', ARGV[5]) == 1 then return 1 end
 if call('SCARD', K .. ':u') >= tonumber(ARGV[6]) then return 0 end
 ${NOW}${TELL}${KEEP}
 call('SADD', K .. ':u', ARGV[5])
+call('HINCRBY', K, 'subscribed', 1)
 call('PEXPIRE', K .. ':u', keep(idle, ARGV[4]))
 tell(ARGV[1], ARGV[2], ARGV[3])
 return 1`)
@@ -117,7 +122,8 @@ return 1`)
 /** ARGV: process, channel, message, URI. */
 export const UNSUBSCRIBE = script(`
 if call('SREM', K .. ':u', ARGV[4]) == 0 then return end
-${NOW}${TELL}
+call('HINCRBY', K, 'subscribed', 1)
+${TELL}
 tell(ARGV[1], ARGV[2], ARGV[3])`)
 
 /**
@@ -147,11 +153,12 @@ return { ttl, call('ZCOUNT', K .. ':h', now, '+inf') > 0 and 1 or 0 }`)
  * Nobody uses the session: nobody waits for it.
  */
 export const SIGNAL = script(`${NOW}${TELL}
-if call('ZCOUNT', K .. ':h', now, '+inf') == 0 then return end
+local idle = call('HGET', K, 'idle')
+if not idle or call('ZCOUNT', K .. ':h', now, '+inf') == 0 then return end
 local id
 if ARGV[6] == '1' then
   id = call('XADD', K .. ':i', 'MAXLEN', 64, '*', 's', ARGV[5])
-  call('PEXPIRE', K .. ':i', 60000)
+  call('PEXPIRE', K .. ':i', math.min(60000, idle))
 else
   id = ''
 end
@@ -173,10 +180,10 @@ return process`)
 
 /**
  * ARGV: process, token, the reader that may be replaced or '', channel, and the message to it. Returns the reader that has the
- * place; or 1, the URIs of the subscriptions, and up to where the session has been told of changes.
+ * place; or 1, the URIs of the subscriptions, up to where the session has been told of changes, and the state of the subscriptions.
  */
 export const OPEN = script(`
-local s = call('HMGET', K, 'idle', 'reader', 'seen')
+local s = call('HMGET', K, 'idle', 'reader', 'seen', 'subscribed')
 if not s[1] then return false end
 ${NOW}
 if s[2] then
@@ -188,7 +195,7 @@ if s[2] then
   call('PUBLISH', ARGV[4] .. process, ARGV[5])
 end
 call('HSET', K, 'reader', ARGV[1] .. ' ' .. ARGV[2])
-return { 1, call('SMEMBERS', K .. ':u'), s[3] }`)
+return { 1, call('SMEMBERS', K .. ':u'), s[3] or '', s[4] or '0' }`)
 
 /** ARGV: process, token, seen. */
 export const CLOSE = script(`

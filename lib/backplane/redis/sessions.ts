@@ -58,7 +58,7 @@ export class Sessions {
   async acquire (id: string, kind: SessionRecord['kind'], owner: string): Promise<SessionUse | undefined> {
     const { held, process, lease } = this.#shared
     let entry = held.get(id)
-    if (entry === undefined) held.set(id, entry = { owner, uses: 0, reading: new Set(), signal: '', place: undefined, tails: new Set() })
+    if (entry === undefined) held.set(id, entry = { owner, uses: 0, reading: new Set(), signal: '', place: undefined, subscribed: '0', tails: new Set() })
     // It counts before it is asked for, so that a release of another use does not undo it.
     entry.uses++
     const updated: SessionUpdate = {}
@@ -186,7 +186,7 @@ export class Sessions {
     const entry = held.get(id)
     if (entry === undefined || entry.signal === '') return
     const { place } = entry
-    const answer = await this.#session(id, BEAT, process, lease, place?.token ?? '', entry.signal) as [number, string, number, [string, string[]][], ...Stored] | null
+    const answer = await this.#session(id, BEAT, process, lease, place?.token ?? '', entry.signal, entry.subscribed) as [number, string, number, [string, string[]][], string, string[], ...Stored] | null
     if (held.get(id) !== entry) {
       // Released in the meantime: the beat may have come after the release.
       if (answer !== null && !held.has(id)) this.#session(id, RELEASE, process).catch(() => {})
@@ -196,15 +196,20 @@ export class Sessions {
       this.ended(id)
       return
     }
-    const [due, idle, replaced, signals, ...stored] = answer
+    const [due, idle, replaced, signals, subscribed, subscriptions, ...stored] = answer
     if (due === 1) this.#touch(id, entry.owner, Number(idle))
     const { seen: _seen, ...part } = readRecord(stored)
     this.noteUpdate(id, part)
     this.#shared.tell({ type: 'updated', session: id, part })
     for (const [position, [, text]] of signals) this.takeSignal(id, position, JSON.parse(text!) as Signal)
     if (place !== undefined && entry.place === place) {
-      if (replaced === 1) place.reader.replaced()
-      else place.drain().catch(() => {})
+      if (replaced === 1) {
+        place.reader.replaced()
+      } else {
+        if (subscribed !== entry.subscribed) this.#shared.tell({ type: 'subscriptions', session: id, uris: subscriptions })
+        entry.subscribed = subscribed
+        place.drain().catch(() => {})
+      }
     }
     for (const tail of entry.tails) {
       tail.wake()

@@ -13,6 +13,8 @@ export interface Held {
   /** The last signal that was told. */
   signal: string
   place: Place | undefined
+  /** The state of the subscriptions that the reader knows. */
+  subscribed: string
   readonly tails: Set<Tail>
 }
 
