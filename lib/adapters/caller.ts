@@ -41,14 +41,30 @@ export interface MessageExtra {
 
 export function extraOf (port: CallPort, authOf: AuthOf): MessageExtra {
   const { request, principal } = port
-  const extra: MessageExtra = { authInfo: authOf(principal, request) }
-  if (request.transport === 'http' || request.transport === 'sse') {
-    const origin = new LazyRequest(request)
-    extra.requestInfo = { headers: request.headers, get url () { return new URL(origin.url) } }
-    extra.request = origin as unknown as Request
-    extra.closeSSEStream = () => { port.closeStream() }
+  const authInfo = authOf(principal, request)
+  if (request.transport !== 'http' && request.transport !== 'sse') return { authInfo }
+  const origin = new LazyRequest(request)
+  return {
+    authInfo,
+    requestInfo: new Origin(request.headers, origin),
+    request: origin as unknown as Request,
+    closeSSEStream: () => { port.closeStream() }
   }
-  return extra
+}
+
+/** A class, since a getter in a literal is made anew with every object. */
+class Origin {
+  readonly headers: RequestInfo['headers']
+  readonly #request: LazyRequest
+
+  constructor (headers: RequestInfo['headers'], request: LazyRequest) {
+    this.headers = headers
+    this.#request = request
+  }
+
+  get url (): URL {
+    return new URL(this.#request.url)
+  }
 }
 
 /** A web `Request` that is made only when a handler looks at it: few do, and making one costs as much as a small call. */

@@ -58,6 +58,8 @@ interface Running {
   usedAt: number
   /** Takes it from where it is kept. */
   forget: () => void
+  /** Puts it where the next caller of its kind looks; false when there are enough. */
+  wait?: () => boolean
   stop: () => Promise<void>
   retired: boolean
 }
@@ -200,35 +202,38 @@ export class Servers {
   }
 
   /** A server for this call alone: what it asks and says on its own account is for this caller. */
-  async #ownSeat (key: string, wish: Wish): Promise<Seat> {
-    const running = this.#waiting.get(key)?.pop() ?? await this.#open(wish, false)
-    if (running.link.closed) {
+  #ownSeat (key: string, wish: Wish): Seat | Promise<Seat> {
+    for (;;) {
+      const running = this.#waiting.get(key)?.pop()
+      if (running === undefined) break
+      if (!running.link.closed) return this.#sitAlone(running)
       void this.#stop(running)
-      return this.#ownSeat(key, wish)
     }
-    const { link, leave } = this.#sit(running)
-    return {
-      link,
-      leave: () => {
-        leave()
-        if (!running.link.spoiled && !running.link.closed && this.#sweeper !== undefined) this.#wait(key, running)
-        else void this.#stop(running)
+    return this.#open(wish, false).then((running) => {
+      running.forget = () => {
+        const waiting = this.#waiting.get(key)
+        const at = waiting?.indexOf(running) ?? -1
+        if (at !== -1) waiting!.splice(at, 1)
+        if (waiting?.length === 0) this.#waiting.delete(key)
       }
-    }
+      running.wait = () => {
+        let waiting = this.#waiting.get(key)
+        if (waiting === undefined) this.#waiting.set(key, waiting = [])
+        return waiting.length < MAX_WAITING && waiting.push(running) > 0
+      }
+      return this.#sitAlone(running)
+    })
   }
 
-  #wait (key: string, running: Running): void {
-    const waiting = this.#waiting.get(key) ?? []
-    if (waiting.length >= MAX_WAITING) {
-      void this.#stop(running)
-      return
-    }
-    waiting.push(running)
-    this.#waiting.set(key, waiting)
-    running.forget = () => {
-      const at = waiting.indexOf(running)
-      if (at !== -1) waiting.splice(at, 1)
-      if (waiting.length === 0 && this.#waiting.get(key) === waiting) this.#waiting.delete(key)
+  #sitAlone (running: Running): Seat {
+    running.users++
+    return {
+      link: running.link,
+      leave: () => {
+        running.users--
+        running.usedAt = Date.now()
+        if (running.link.spoiled || running.link.closed || running.retired || this.#sweeper === undefined || !running.wait!()) void this.#stop(running)
+      }
     }
   }
 
