@@ -41,7 +41,7 @@ try {
   const { pid } = http
   const health = await fetch(new URL('/healthz', /http:\S+/.exec(banner)[0]))
   expect((await health.json()).status === 'ok', 'npx cloudg-mcp serve --transport http is not healthy')
-  process.kill(-pid, 'SIGTERM')
+  process.kill(-Number(pid), 'SIGTERM')
   await once(http, 'exit')
 
   const printed = await run('npx', ['--no-install', name, '--version'], { cwd: project })

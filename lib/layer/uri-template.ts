@@ -246,7 +246,7 @@ function isName (name: string): boolean {
 }
 
 function literal (text: string): Literal {
-  return { text, forward: failures(text), backward: failures([...text].reverse().join('')) }
+  return { text, forward: failures(text), backward: failures(Array.from(text).reverse().join('')) }
 }
 
 function failures (text: string): Uint16Array {
