@@ -1,6 +1,6 @@
 // The layer that a command serves or asks: a module's, or the inventory that ships with the package.
 
-import { existsSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -54,17 +54,17 @@ async function inventoryLayer (specs: readonly string[]): Promise<Layer> {
 
 async function load (module: string): Promise<{ default?: any }> {
   const path = resolve(module)
-  let target: string
-  if (existsSync(path)) {
-    target = path
-  } else {
-    try {
-      target = createRequire(join(process.cwd(), 'package.json')).resolve(module)
-    } catch {
-      throw new UsageError(`${module}: no such file or package`)
-    }
+  return import(statSync(path, { throwIfNoEntry: false })?.isFile() === true ? pathToFileURL(path).href : packageUrl(module))
+}
+
+function packageUrl (name: string): string {
+  try {
+    return pathToFileURL(createRequire(join(process.cwd(), 'package.json')).resolve(name)).href
+  } catch (error) {
+    // A package for `import` alone is not shown to `require`: as a neighbour of this one it is found by its name.
+    if ((error as NodeJS.ErrnoException).code === 'ERR_PACKAGE_PATH_NOT_EXPORTED') return name
+    throw new UsageError(`${name}: no such file or package`)
   }
-  return import(pathToFileURL(target).href)
 }
 
 function isLayer (value: unknown): value is Layer {

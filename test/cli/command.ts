@@ -26,6 +26,13 @@ export async function run (args: readonly string[], options: SpawnOptions & { no
   return { code, stdout, stderr }
 }
 
+/** What the command prints, where it succeeds and prints JSON. */
+export async function json (args: readonly string[]): Promise<any> {
+  const { code, stdout, stderr } = await run(args)
+  if (code !== 0) throw new Error(stderr)
+  return JSON.parse(stdout)
+}
+
 export interface HttpServer {
   /** What it printed when it began to listen. */
   banner: string

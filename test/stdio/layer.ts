@@ -55,9 +55,9 @@ export default function noisyLayer (): AppLayer {
   })
   layer.tool('seen', {}, () => { seen() })
 
-  // Progress without end, as fast as the reader takes it.
+  // Progress without end, no faster than the reader takes it.
   layer.tool('endless', {}, async (_args, ctx) => {
-    for (let step = 1; !ctx.signal.aborted; step++) await Promise.all([ctx.progress(step), new Promise((resolve) => { setImmediate(resolve) })])
+    for (let step = 1; !ctx.signal.aborted; step++) await Promise.all([ctx.progress(step), sleep(1)])
     return 'aborted'
   })
 

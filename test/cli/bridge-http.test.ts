@@ -1,0 +1,4 @@
+import t from 'tap'
+import { bridges } from './bridge.js'
+
+t.test('mcp-remote bridges over Streamable HTTP', async (t) => bridges(t, 'http'))
