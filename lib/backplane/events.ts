@@ -69,8 +69,8 @@ export class SessionEvents {
   }
 
   #serve (reader: EventReader, { id, data, stream, seq }: Kept): void {
+    if (reader.event({ id, data }) === false) return
     this.#served.set(stream, Math.max(seq, this.#served.get(stream) ?? 0))
-    reader.event({ id, data })
   }
 
   #dropWhile (isTooMuch: (at: number) => boolean): void {

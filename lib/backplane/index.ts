@@ -61,8 +61,8 @@ export type Created = 'created' | 'full' | 'owner-full'
 
 /** Whoever reads a session's standalone stream. */
 export interface OutboxReader {
-  /** A promise means that there is no room yet. */
-  deliver (message: object): void | Promise<void>
+  /** A promise means that there is no room yet; `false` that nobody takes it any more: it is for the next reader. */
+  deliver (message: object): void | false | Promise<void>
   /** Nobody takes anything from it any more: its place is free for another. */
   stalled (): boolean
   /** Another reader has its place. */
@@ -95,7 +95,8 @@ export interface EventWriter {
 }
 
 export interface EventReader {
-  event (event: StreamEvent): void
+  /** `false`: nobody takes it any more; it is for the next reader. */
+  event (event: StreamEvent): boolean | void
   ended (): void
   /** The process that wrote the stream is gone. What it owed is for us to say, through this writer. */
   orphaned (owed: string, writer: EventWriter): void

@@ -123,10 +123,7 @@ class MemoryBackplane implements Backplane {
   async push (id: string, message: object): Promise<void> {
     const entry = this.#sessions.get(id)
     if (entry === undefined) return
-    if (entry.reader !== undefined) {
-      void entry.reader.deliver(message)
-      return
-    }
+    if (entry.reader !== undefined && entry.reader.deliver(message) !== false) return
     if (entry.outbox.length >= MAX_OUTBOX) entry.outbox.shift()
     entry.outbox.push(message)
   }
@@ -140,7 +137,7 @@ class MemoryBackplane implements Backplane {
       before.replaced()
     }
     entry.reader = reader
-    for (const message of entry.outbox.splice(0)) void reader.deliver(message)
+    while (entry.outbox.length > 0 && reader.deliver(entry.outbox[0]!) !== false) entry.outbox.shift()
     return {
       subscriptions: [...entry.subscriptions],
       seen: entry.record.seen,

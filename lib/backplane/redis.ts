@@ -67,7 +67,6 @@ class RedisBackplane implements Backplane {
   readonly #changes: ChangeLog
   readonly #offers: OfferBoard
   readonly #signalListeners = new Set<(signal: Signal) => void>()
-  #log: BackplaneLog | undefined
   #started = 0
   #starting: Promise<void> | undefined
   #heart: NodeJS.Timeout | undefined
@@ -108,7 +107,6 @@ class RedisBackplane implements Backplane {
   }
 
   async #begin (log: BackplaneLog): Promise<void> {
-    this.#log = log
     await this.#shared.connection.start(log)
     // Three beats in a lease: one may be late, and one may be lost.
     this.#heart = setInterval(() => { this.#beat() }, this.#shared.lease / 3).unref()
@@ -131,7 +129,7 @@ class RedisBackplane implements Backplane {
   async #restored (): Promise<void> {
     // What sessions want comes before what there was for them.
     await Promise.all([this.#sessions.beat(), this.#offers.renew()])
-    await this.#changes.catchUp(this.#log)
+    await this.#changes.catchUp()
   }
 
   #take (channel: string, text: string): void {

@@ -135,7 +135,7 @@ export class SessionTable {
     const { session } = live
     const { changes, log } = this.#server
     const outbox = await this.#backplane.openOutbox(session.record.id, {
-      deliver: (message) => stream.send(message),
+      deliver: (message) => stream.over ? false : stream.send(message),
       stalled: () => stream.over || stream.stalledFor >= STALLED,
       replaced: () => stream.destroy()
     })
@@ -177,9 +177,11 @@ export class SessionTable {
     let ended = false
     const reading = await this.#backplane.readEvents(session.record.id, from, {
       event: (event) => {
+        if (stream.over) return false
         const text = eventFrame(event)
         if (past === undefined) void stream.write(text)
         else past.push(text)
+        return true
       },
       ended: () => {
         ended = true
@@ -226,7 +228,7 @@ export class SessionTable {
         isNew: record.isNew === true,
         register: false,
         send: (message, seen) => {
-          if (log === undefined) return live.stream === undefined ? this.#push(id, message) : live.stream.send(message)
+          if (log === undefined) return live.stream === undefined || live.stream.over ? this.#push(id, message) : live.stream.send(message)
           // Kept first, wherever its reader is.
           return log.append(message, { seen }).catch((error) => {
             this.#server.log.error({ err: error }, 'a message of a resumable stream could not be kept')

@@ -35,9 +35,12 @@ function session (owner = 'alice', more: Partial<SessionRecord> = {}): SessionRe
 class Reader implements OutboxReader {
   readonly got: any[] = []
   free = false
+  /** It takes nothing any more. */
+  gone = false
   replacements = 0
   readonly #waiting: (() => void)[] = []
-  deliver (message: object): void {
+  deliver (message: object): void | false {
+    if (this.gone) return false
     this.got.push(message)
     for (const wake of this.#waiting.splice(0)) wake()
   }
@@ -348,6 +351,37 @@ async function contract (t: Test, service: (t: Test) => Promise<Join>): Promise<
     await opened(one, id, second)
     t.same(await second.has(1), [{ at: 'later' }])
     t.equal(first.got.length, 300)
+    for (const use of uses) use?.release()
+  })
+
+  await t.test('what a reader does not take any more is for the next one', async (t) => {
+    const join = await service(t)
+    const [one, other] = [await join(), await join()]
+    const { id } = await created(one, session())
+    const uses = [await one.acquire(id, 'http', 'alice'), await other.acquire(id, 'http', 'alice')]
+    const [first, second] = [new Reader(), new Reader()]
+    await opened(one, id, first)
+    await other.push(id, { at: 0 })
+    await first.has(1)
+    first.gone = first.free = true
+    await one.push(id, { at: 1 })
+    await other.push(id, { at: 2 })
+    await opened(other, id, second)
+    t.same(await second.has(2), [{ at: 1 }, { at: 2 }])
+    t.equal(first.got.length, 1)
+
+    const writer = one.writeEvents(id, 'get', EVENTS)
+    const offered = new Collected<StreamEvent>()
+    const event = (one: StreamEvent): boolean => {
+      offered.add(one)
+      return offered.items.length === 1
+    }
+    await one.readEvents(id, { stream: 'get' }, { event, ended () {}, orphaned () {} })
+    for (const data of ['a', 'b', 'c']) await writer.append(data)
+    const events = new Collected<StreamEvent | 'end' | { owed: string }>()
+    await offered.has(2)
+    await one.readEvents(id, { stream: 'get' }, eventReader(events))
+    t.match(await events.has(2), [{ data: 'b' }, { data: 'c' }])
     for (const use of uses) use?.release()
   })
 

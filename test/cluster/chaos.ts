@@ -118,6 +118,12 @@ export async function chaos ({ seconds, clients: count, seed, every = 2000 }: Ch
     /** What has to be heard, and how often it may be. */
     const due = { said: new Map<string, number>(), updated: new Map<string, number>() }
     const follower = follow(client, heard)
+    // Whoever has had an event can come back for those that follow.
+    for (let call = 0; heard.events.size === 0 && !over.signal.aborted; call++) {
+      due.said.set(`${at}/first ${call}`, -1)
+      await inJson(client, 'say', { nonce: `${at}/first ${call}`, count: 1 })
+      for (let waited = 0; heard.events.size === 0 && waited < 500; waited += 20) await sleep(20)
+    }
 
     for (let call = 0; !over.signal.aborted; call++) {
       await sleep(mine() * 1500)

@@ -1,10 +1,10 @@
 // The log of changes. A change is appended and published in one step, with its position and the one before: a process that gets them in
 // this order has missed nothing, and one that sees a gap reads the log.
 
-import type { BackplaneLog, Change } from '../index.js'
+import type { Change } from '../index.js'
 import { PUBLISH } from './scripts.js'
 import type { Shared } from './shared.js'
-import { fieldsOf, isAfter, serviceKey } from './shared.js'
+import { fieldsOf, isAfter, repeated, serviceKey } from './shared.js'
 
 // One more than the log promises: it shows that nothing is missing before the others.
 const MAX_CHANGES = 1025
@@ -23,8 +23,6 @@ export class ChangeLog {
   /** Changes of this process that Redis does not know yet; the listeners here do. */
   readonly #unsent = new Map<string, Change>()
   #life = MIN_LIFE
-  #catchingUp: Promise<void> | undefined
-  #again = false
   #paused = false
   position = ''
 
@@ -75,38 +73,27 @@ export class ChangeLog {
     this.#advance(position, by, JSON.parse(text.slice(previous.length + position.length + by.length + 3)) as Change)
   }
 
-  /** Reads what has been missed. */
-  async catchUp (log?: BackplaneLog): Promise<void> {
+  /** Reads what has been missed, and sends what could not be sent. */
+  readonly catchUp = repeated(async () => {
     this.#paused = false
-    this.#again = true
-    this.#catchingUp ??= this.#readOn(log).finally(() => { this.#catchingUp = undefined })
-    return this.#catchingUp
-  }
-
-  async #readOn (log: BackplaneLog | undefined): Promise<void> {
-    while (this.#again) {
-      this.#again = false
-      const head = await this.#head()
-      if (this.position === '') {
-        this.position = head
-      } else if (isAfter(this.position, head)) {
-        // The log has begun anew: what was in it and did not get here is unknown.
-        this.position = head
-        for (const change of EVERYTHING) this.#tell(change, head)
-      } else {
-        const { changes, complete } = await this.#read(this.position, head)
-        if (!complete) {
-          log?.warn({ from: this.position, to: head }, 'changes of other processes have been missed: clients are told that the lists have changed')
-          for (const change of EVERYTHING) this.#tell(change, this.position)
-        }
-        for (const { position, by, change } of changes) if (isAfter(position, this.position)) this.#advance(position, by, change)
-      }
+    const head = await this.#head()
+    if (this.position === '') {
+      this.position = head
+    } else if (isAfter(this.position, head)) {
+      // The log has begun anew: what was in it and did not get here is unknown.
+      this.position = head
+      for (const change of EVERYTHING) this.#tell(change, head)
+    } else {
+      const { changes, complete } = await this.#read(this.position, head)
+      // Too much has been missed: that the lists have changed is all that can be said.
+      if (!complete) for (const change of EVERYTHING) this.#tell(change, this.position)
+      for (const { position, by, change } of changes) if (isAfter(position, this.position)) this.#advance(position, by, change)
     }
     for (const [key, change] of this.#unsent) {
       await this.#append(change, this.#shared.process)
       this.#unsent.delete(key)
     }
-  }
+  })
 
   #advance (position: string, by: string, change: Change): void {
     this.position = position

@@ -6,6 +6,7 @@ import type { Cluster, Redis } from 'ioredis'
 import { BackplaneUnavailableError } from '../../errors.js'
 import type { BackplaneLog } from '../index.js'
 import type { Script } from './scripts.js'
+import { scripts } from './scripts.js'
 
 export type Client = Redis | Cluster
 
@@ -141,7 +142,7 @@ export class Connection {
     }
     this.#restoring = true
     this.#restoreAgain = false
-    subscriber.subscribe(...this.#listener.channels).then(async () => this.#listener.restored()).then(() => {
+    Promise.all([subscriber.subscribe(...this.#listener.channels), load(commands)]).then(async () => this.#listener.restored()).then(() => {
       this.#restoring = false
       if (this.#restoreAgain) return this.#restore()
       if (this.#away) this.#log?.info('Redis is back')
@@ -199,6 +200,11 @@ function changedRole (error: Error): boolean {
 
 export function isCluster (client: Client): client is Cluster {
   return (client as { isCluster?: boolean }).isCluster === true
+}
+
+async function load (client: Client): Promise<void> {
+  const nodes = isCluster(client) ? client.nodes('master') : [client]
+  await Promise.all(nodes.map(async (node) => Promise.all(scripts.map(async ({ text }) => node.script('LOAD', text)))))
 }
 
 /** The caller's ioredis, where nothing but a URL is given. */

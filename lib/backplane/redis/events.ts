@@ -6,7 +6,7 @@ import type { EventLimits, EventReader, EventReading, EventWriter } from '../ind
 import { streamOf } from '../index.js'
 import { APPEND, CLAIM, END, READ, SET } from './scripts.js'
 import type { Shared, Tail } from './shared.js'
-import { channelOf, encodeMessage, fieldsOf, isAlive, sessionKey } from './shared.js'
+import { channelOf, encodeMessage, fieldsOf, isAlive, repeated, sessionKey } from './shared.js'
 
 const BATCH = 256
 /** ms between two looks at a process that seems to be dead: it may just be reconnecting */
@@ -94,8 +94,6 @@ class StreamTail implements Tail {
   #saved: string
   /** The process that writes the stream; none for one that any may write. */
   #writer: string
-  #reading: Promise<void> | undefined
-  #again = false
   #checking = false
   #closed = false
 
@@ -114,34 +112,23 @@ class StreamTail implements Tail {
   }
 
   /** Reads on, after what is being read already. */
-  async read (): Promise<void> {
-    this.#again = true
-    this.#reading ??= this.#readOn()
-    return this.#reading
-  }
-
-  async #readOn (): Promise<void> {
+  readonly read = repeated(async () => {
     const key = `${sessionKey(this.#shared, this.#id)}:e`
-    try {
-      while (this.#again && !this.#closed) {
-        this.#again = false
-        const entries = await this.#shared.connection.call(async (client) => client.xrange(key, `(${this.#cursor}`, '+', 'COUNT', BATCH))
-        for (const [entry, fields] of entries) {
-          if (this.#closed) return
-          this.#cursor = entry
-          const { s: stream, d: data, x: last } = fieldsOf(fields)
-          if (stream !== this.#stream) continue
-          if (last !== undefined) return this.end()
-          this.#served = entry
-          this.#reader.event({ id: `${stream}_${entry}`, data: data! })
-        }
-        if (entries.length === BATCH) this.#again = true
+    let more = true
+    while (more && !this.#closed) {
+      const entries = await this.#shared.connection.call(async (client) => client.xrange(key, `(${this.#cursor}`, '+', 'COUNT', BATCH))
+      for (const [entry, fields] of entries) {
+        if (this.#closed) return
+        this.#cursor = entry
+        const { s: stream, d: data, x: last } = fieldsOf(fields)
+        if (stream !== this.#stream) continue
+        if (last !== undefined) return this.end()
+        if (this.#reader.event({ id: `${stream}_${entry}`, data: data! }) === false) return this.close()
+        this.#served = entry
       }
-    } finally {
-      // Here and not a microtask later: whoever is woken in between would rely on a loop that has ended.
-      this.#reading = undefined
+      more = entries.length === BATCH
     }
-  }
+  })
 
   end (): void {
     if (this.#closed) return

@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto'
 import type { Outbox, OutboxReader } from '../index.js'
 import { CLOSE, HAS_READER, OPEN, PUSH } from './scripts.js'
 import type { Place, Shared } from './shared.js'
-import { channelOf, encodeMessage, isAlive, send, sessionKey } from './shared.js'
+import { channelOf, encodeMessage, isAlive, repeated, send, sessionKey } from './shared.js'
 
 const MAX_WAITING = 512
 const BATCH = 64
@@ -118,39 +118,30 @@ export class Outboxes {
     const key = `${sessionKey(this.#shared, id)}:o`
     const { connection } = this.#shared
     let opened = false
-    let again = false
-    let draining: Promise<void> | undefined
-
-    // What has been handed over is dropped; what has not is there for the next reader.
-    async function drain (): Promise<void> {
-      while (again && !place.closed) {
-        again = false
-        const entries = await connection.call(async (client) => client.xrange(key, '-', '+', 'COUNT', BATCH))
-        const done: string[] = []
-        let room: Promise<void> | undefined
-        for (const [entry, [, text]] of entries) {
-          if (place.closed) break
-          const full = reader.deliver(JSON.parse(text!) as object)
-          if (full !== undefined) room = full
-          done.push(entry)
-        }
-        if (done.length > 0) await connection.call(async (client) => client.xdel(key, ...done))
-        if (entries.length === BATCH) again = true
-        // Nobody reads from it before it is open.
-        if (opened) await room
-      }
-      opened = true
-    }
-
     const place: Place = {
       token,
       reader,
       closed: false,
-      drain: async () => {
-        again = true
-        draining ??= drain().finally(() => { draining = undefined })
-        return draining
-      }
+      // What has been handed over is dropped; what has not is there for the next reader.
+      drain: repeated(async () => {
+        let more = true
+        while (more && !place.closed) {
+          const entries = await connection.call(async (client) => client.xrange(key, '-', '+', 'COUNT', BATCH))
+          const done: string[] = []
+          let room: Promise<void> | undefined
+          for (const [entry, [, text]] of entries) {
+            const full = place.closed ? false : reader.deliver(JSON.parse(text!) as object)
+            if (full === false) break
+            if (full !== undefined) room = full
+            done.push(entry)
+          }
+          if (done.length > 0) await connection.call(async (client) => client.xdel(key, ...done))
+          more = done.length === BATCH
+          // Nobody reads from it before it is open.
+          if (opened) await room
+        }
+        opened = true
+      })
     }
     return place
   }

@@ -18,9 +18,14 @@ import { createHash } from 'node:crypto'
 
 export interface Script { readonly text: string, readonly sha: string }
 
+/** All of them, to be loaded before they are called: one that is not known yet runs later than those that were called after it. */
+export const scripts: Script[] = []
+
 function script (body: string): Script {
   const text = `local K = KEYS[1]\nlocal call = redis.call\n${body.trim()}`
-  return { text, sha: createHash('sha1').update(text).digest('hex') }
+  const made = { text, sha: createHash('sha1').update(text).digest('hex') }
+  scripts.push(made)
+  return made
 }
 
 // ms, by the clock of Redis alone: those of the processes may differ.

@@ -102,3 +102,30 @@ export function fieldsOf (fields: string[]): Record<string, string> {
   for (let at = 0; at < fields.length; at += 2) named[fields[at]!] = fields[at + 1]!
   return named
 }
+
+/**
+ * Work that is done when it is asked for, and once more when it is asked for while it is done. Resolves when everything has been
+ * done that was asked for until then.
+ */
+export function repeated (work: () => Promise<void>): () => Promise<void> {
+  let running: Promise<void> | undefined
+  let again = false
+
+  async function run (): Promise<void> {
+    try {
+      do {
+        again = false
+        await work()
+      } while (again)
+    } finally {
+      // Here and not a microtask later: whoever asks in between would rely on a loop that has ended.
+      running = undefined
+    }
+  }
+
+  return async () => {
+    again = true
+    running ??= run()
+    return running
+  }
+}
