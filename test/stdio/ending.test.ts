@@ -1,6 +1,9 @@
 // How the command on stdio ends: at the end of its input, by a signal, and when one of the processes around it has gone.
 
+import Fastify from 'fastify'
 import t from 'tap'
+import cloudgMcp from '../../plugin.js'
+import noisyLayer from './layer.js'
 import { COMMAND, ENVELOPE, goneAfter, LAYER, Peer, serve } from './peer.js'
 
 t.test('STD-06 the end of the input ends the process, whatever it holds', async (t) => {
@@ -47,6 +50,17 @@ t.test('STD-09 signals end it in an orderly way, also when they come twice', asy
     t.same(await peer.exited, { code: 0, signal: null }, signals.join(', '))
     t.equal(peer.stderr, '')
   }
+})
+
+t.test('STD-09 the plugin leaves the signals of its host alone', async (t) => {
+  const count = () => ['SIGTERM', 'SIGINT', 'SIGHUP'].map((signal) => process.listenerCount(signal))
+  const before = count()
+  const app = Fastify()
+  await app.register(cloudgMcp, { layer: noisyLayer(), sse: true })
+  await app.listen({ host: '127.0.0.1', port: 0 })
+  t.same(count(), before)
+  await app.close()
+  t.same(count(), before)
 })
 
 t.test('STD-09 a second signal does not wait for calls in flight', async (t) => {
