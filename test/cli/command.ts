@@ -44,11 +44,14 @@ export interface HttpServer {
   readonly pid: number
 }
 
+// A test that is killed must not leave a server behind: its standard input ends with the test.
+const WITH_THE_TEST = `data:text/javascript,${encodeURIComponent("process.stdin.resume().on('close', () => process.exit())")}`
+
 /** Starts an HTTP server on a free port and resolves when it listens. */
 export async function serve (t: Test, args: readonly string[] = [], options: SpawnOptions = {}): Promise<HttpServer> {
   const transport = args.includes('--transport') ? [] : ['--transport', 'http']
   const port = args.includes('--port') ? [] : ['--port', '0']
-  const child = spawn(process.execPath, [COMMAND, 'serve', ...transport, ...port, ...args], { ...options, stdio: ['ignore', 'pipe', 'pipe'] })
+  const child = spawn(process.execPath, ['--import', WITH_THE_TEST, COMMAND, 'serve', ...transport, ...port, ...args], { ...options, stdio: ['pipe', 'pipe', 'pipe'] })
   const ended = once(child, 'close').then(([code, signal]) => ({ code, signal }))
   t.teardown(async () => {
     child.kill('SIGKILL')
