@@ -138,7 +138,7 @@ test('a deploy that changes the tools tells clients so; one that does not, does 
   await other.up()
   one.tell({ order: 'change', kind: 'prompts' })
   t.match((await stream.next())?.message, { method: 'notifications/prompts/list_changed' }, 'the same again is no change')
-  const renewed = await Node.start({ options, extraTools: ['new'], redis: one.config.redis })
+  const renewed = await Node.start({ options, extraTools: ['new'], redis: one.config.redis! })
   t.teardown(async () => renewed.kill())
   t.match((await stream.next())?.message, { method: 'notifications/tools/list_changed' }, 'one that offers more has come')
   await other.close()

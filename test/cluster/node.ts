@@ -13,7 +13,8 @@ import type { CloudgMcpOptions } from '../../plugin.js'
 /** What a process is started with, as JSON. */
 export interface NodeConfig {
   port?: number
-  redis: Omit<RedisBackplaneOptions, 'client'>
+  /** Without it: in memory. */
+  redis?: Omit<RedisBackplaneOptions, 'client'>
   options?: Omit<CloudgMcpOptions, 'layer' | 'backplane'>
   /** Tools that this process has beside the others'. */
   extraTools?: string[]
@@ -91,7 +92,7 @@ process.on('message', (message: Order) => {
 process.on('disconnect', () => process.exit())
 
 try {
-  await app.register(cloudgMcp, { layer, backplane: redisBackplane(redis), ...options })
+  await app.register(cloudgMcp, { layer, ...(redis && { backplane: redisBackplane(redis) }), ...options })
   await app.listen({ host: '127.0.0.1', port })
   say({ report: 'listening', port: (app.server.address() as AddressInfo).port })
 } catch (error) {

@@ -1,5 +1,5 @@
 // `npm run conformance`: the official suite against our fixture, for every revision that it knows, held against floor.json.
-// Revisions as arguments run only those; --url measures a server that is already running, without a floor.
+// Revisions as arguments run only those; --url measures a server that is already running, without a floor unless --floor asks for it.
 
 import { fork } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
@@ -22,14 +22,15 @@ interface Row extends Verdict {
   floor: number | undefined
 }
 
-const { values, positionals } = parseArgs({ options: { url: { type: 'string' } }, allowPositionals: true })
+const { values, positionals } = parseArgs({ options: { url: { type: 'string' }, floor: { type: 'boolean' } }, allowPositionals: true })
 const unknown = positionals.filter((revision) => !REVISIONS.includes(revision))
 if (unknown.length > 0) throw new Error(`Unknown revision ${unknown.join(', ')}: the suite has ${REVISIONS.join(', ')}`)
 
 const stopping = new AbortController()
 for (const event of ['SIGINT', 'SIGTERM']) process.once(event, () => { stopping.abort() })
 
-const floors = values.url === undefined ? await readFloors() : {}
+const held = values.url === undefined || values.floor === true
+const floors = held ? await readFloors() : {}
 const server = values.url === undefined ? await startServer() : undefined
 const rows: Row[] = []
 try {
@@ -43,7 +44,7 @@ report(rows)
 
 async function measure (url: string, revision: string): Promise<Row> {
   const floor = floors[revision]
-  if (floor === undefined && values.url === undefined) throw new Error(`floor.json has no floor for ${revision}`)
+  if (floor === undefined && held) throw new Error(`floor.json has no floor for ${revision}`)
   const directory = await mkdtemp(join(tmpdir(), 'conformance-'))
   try {
     const scenarios = await runSuite(url, revision, directory, stopping.signal)
