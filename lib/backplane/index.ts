@@ -42,6 +42,8 @@ export interface SessionUse {
 /** A change of the layer, as the processes tell each other. */
 export interface Change { kind: 'tools' | 'resources' | 'prompts' | 'resource', uri?: string }
 
+export interface LoggedChange { change: Change, position: string }
+
 /** A digest of each list, equal where processes offer the same. */
 export type Offers = Record<'tools' | 'resources' | 'prompts', string>
 
@@ -86,8 +88,9 @@ export interface EventLimits { maxEvents: number, maxBytes: number, ttl: number 
 
 export interface EventWriter {
   /**
-   * Keeps an event and resolves to its id. `seen` is kept with it: up to where the session has
-   * been told of changes. The empty id says that the stream is no longer ours: the session has ended, or somebody else answers.
+   * Keeps an event and resolves to its id. The empty id says that it is not ours to write: the session has ended, or somebody else
+   * answers. `seen` is kept with the event: up to where the session has been told of changes; only the process that has the
+   * session's reader tells of them.
    */
   append (data: string, seen?: string): Promise<string>
   /** Nothing more will come on this stream. */
@@ -165,7 +168,7 @@ export interface Backplane {
   /** Of the newest change that the listeners of this process know. */
   readonly position: string
   /** Changes after one position and up to another; `complete` is false when the log no longer reaches back that far. */
-  changesBetween (after: string, upTo: string): Promise<{ changes: Change[], complete: boolean }>
+  changesBetween (after: string, upTo: string): Promise<{ changes: LoggedChange[], complete: boolean }>
 
   // ---- signals
   signal (signal: Signal & { type: 'cancel' | 'reply' }): Promise<void>

@@ -2,7 +2,7 @@
 
 import { SessionEvents } from './events.js'
 import type {
-  Backplane, Change, Created, EventLimits, EventReader, EventReading, EventWriter, Outbox, OutboxReader,
+  Backplane, Change, Created, EventLimits, EventReader, EventReading, EventWriter, LoggedChange, Outbox, OutboxReader,
   SessionLimits, SessionRecord, SessionUpdate, SessionUse, Signal
 } from './index.js'
 
@@ -162,6 +162,7 @@ class MemoryBackplane implements Backplane {
     }
     return {
       append: async (data, seen) => {
+        if (seen !== undefined && this.#sessions.get(session)?.reader === undefined) return ''
         const id = events()?.append(stream, data, limits) ?? ''
         if (id !== '' && seen !== undefined) this.#sessions.get(session)!.record.seen = seen
         return id
@@ -196,10 +197,11 @@ class MemoryBackplane implements Backplane {
     return () => { this.#changeListeners.delete(listener) }
   }
 
-  async changesBetween (after: string, upTo: string): Promise<{ changes: Change[], complete: boolean }> {
+  async changesBetween (after: string, upTo: string): Promise<{ changes: LoggedChange[], complete: boolean }> {
     const oldest = this.#position - this.#changes.length
     const from = Math.max(Number(after), oldest)
-    return { changes: this.#changes.slice(from - oldest, Math.max(Number(upTo) - oldest, 0)), complete: Number(after) >= oldest }
+    const changes = this.#changes.slice(from - oldest, Math.max(Number(upTo) - oldest, 0))
+    return { changes: changes.map((change, at) => ({ change, position: String(from + at + 1) })), complete: Number(after) >= oldest }
   }
 
   // ---- signals

@@ -5,7 +5,7 @@ import { randomBytes } from 'node:crypto'
 import { z } from 'zod'
 import { InvalidOptionError } from '../errors.js'
 import type {
-  Backplane, BackplaneLog, Change, Created, EventLimits, EventReader, EventReading, EventWriter, Offers, Outbox, OutboxReader,
+  Backplane, BackplaneLog, Change, Created, EventLimits, EventReader, EventReading, EventWriter, LoggedChange, Offers, Outbox, OutboxReader,
   SessionLimits, SessionRecord, SessionUpdate, SessionUse, Signal
 } from './index.js'
 import { ChangeLog, changesChannel } from './redis/changes.js'
@@ -122,14 +122,14 @@ class RedisBackplane implements Backplane {
   }
 
   #beat (): void {
-    Promise.all([this.#sessions.beat(), this.#offers.renew(), this.#shared.connection.checkSubscriber()]).catch(() => {})
+    Promise.all([this.#sessions.beat(), this.#offers.renew(), this.#changes.check(), this.#shared.connection.checkSubscriber()]).catch(() => {})
   }
 
   /** Subscribed, perhaps after a time without: what has been missed is made up for. */
   async #restored (): Promise<void> {
     // What sessions want comes before what there was for them.
     await Promise.all([this.#sessions.beat(), this.#offers.renew()])
-    await this.#changes.catchUp()
+    await this.#changes.resume()
   }
 
   #take (channel: string, text: string): void {
@@ -195,7 +195,7 @@ class RedisBackplane implements Backplane {
   get position (): string { return this.#changes.position }
   async publish (change: Change): Promise<void> { return this.#changes.publish(change) }
   onChange (listener: (change: Change, position: string) => void): () => void { return this.#changes.onChange(listener) }
-  async changesBetween (after: string, upTo: string): Promise<{ changes: Change[], complete: boolean }> { return this.#changes.between(after, upTo) }
+  async changesBetween (after: string, upTo: string): Promise<{ changes: LoggedChange[], complete: boolean }> { return this.#changes.between(after, upTo) }
 
   // ---- signals
 

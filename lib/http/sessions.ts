@@ -31,6 +31,8 @@ export interface LiveSession {
   stream: EventStream | undefined
   /** Streams of its requests that clients came back to. */
   readonly resumed: Set<EventStream>
+  /** Resolves when everything said so far has been kept, where streams are resumable. */
+  readonly flush: () => Promise<void>
   uses: number
   release: () => void
 }
@@ -155,7 +157,8 @@ export class SessionTable {
         live.stream = undefined
         seen = changes.removeSession(session)
       }
-      outbox.close(seen).catch((error) => log.error({ err: error }, 'a session stream could not be given back')).finally(live.release)
+      // What is being kept is the last that this reader has told of.
+      live.flush().then(async () => outbox.close(seen)).catch((error) => log.error({ err: error }, 'a session stream could not be given back')).finally(live.release)
     })
     try {
       if (session.record.kind === 'http' && this.#resumable !== undefined) {
@@ -241,6 +244,7 @@ export class SessionTable {
       }),
       stream: undefined,
       resumed: new Set(),
+      flush: async () => log?.flush(),
       uses: 0,
       release: () => {
         if (--live.uses > 0) return

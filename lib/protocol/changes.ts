@@ -1,7 +1,7 @@
 // Change fan-out: from the layer through the backplane to handshake sessions and 2026 listen streams of this process.
 // A reader that is slow loses nothing: what it has not read yet is kept once per list and once per URI.
 
-import type { Change } from '../backplane/index.js'
+import type { Change, LoggedChange } from '../backplane/index.js'
 import { remember } from '../jsonrpc.js'
 import type { RpcNotification } from '../jsonrpc.js'
 import type { ProtocolServer } from './server.js'
@@ -32,6 +32,7 @@ export class Subscriber {
   readonly #wants: (change: Change) => boolean
   readonly #deliver: (change: Change, seen: string) => void | Promise<void>
   readonly #onOverflow: () => void
+  /** What waits, while there is something to wait for: room, or what was missed. */
   #pending: Map<string, { change: Change, before: string }> | undefined
   #latest = ''
   /** Where it was when it began, until it has caught up. */
@@ -48,33 +49,45 @@ export class Subscriber {
     this.#deliver = deliver
     this.#onOverflow = onOverflow
     this.#from = from
+    if (from !== undefined) this.#pending = new Map()
   }
 
   offer (change: Change, { position, before }: Place): void {
     this.#latest = position
     if (this.#closed || !this.#wants(change)) return
-    if (this.#pending === undefined) {
-      const room = this.#tell(change)
-      if (room !== undefined) this.#wait(room)
-    } else if (!this.#pending.has(keyOf(change))) {
-      if (this.#pending.size < MAX_PENDING) {
-        this.#pending.set(keyOf(change), { change, before })
-      } else if (!this.#overflowed) {
-        this.#overflowed = true
-        this.#onOverflow()
-      }
+    if (this.#pending !== undefined) {
+      this.#keep(this.#pending, change, before)
+      return
     }
+    const room = this.#tell(change)
+    if (room !== undefined) this.#wait(room)
   }
 
-  /** Offers what was missed; live changes may have come in the meantime. */
-  catchUp (missed: readonly Change[], place: Place): void {
-    const latest = this.#latest || place.position
-    if (missed.length === 0) this.#from = undefined
-    missed.forEach((change, at) => {
-      if (at === missed.length - 1) this.#from = undefined
-      this.offer(change, place)
-    })
-    this.#latest = latest
+  /** What was missed goes first, then what has come in the meantime. */
+  catchUp (missed: readonly LoggedChange[], upTo: string): void {
+    if (this.#closed || this.#from === undefined) return
+    const pending = new Map<string, { change: Change, before: string }>()
+    let before = this.#from
+    for (const { change, position } of missed) {
+      if (this.#wants(change)) this.#keep(pending, change, before)
+      before = position
+    }
+    for (const { change, before } of this.#pending!.values()) this.#keep(pending, change, before)
+    this.#pending = pending
+    this.#latest ||= upTo
+    this.#from = undefined
+    this.#drain()
+  }
+
+  #keep (pending: Map<string, { change: Change, before: string }>, change: Change, before: string): void {
+    const key = keyOf(change)
+    if (pending.has(key)) return
+    if (pending.size < MAX_PENDING) {
+      pending.set(key, { change, before })
+    } else if (!this.#overflowed) {
+      this.#overflowed = true
+      this.#onOverflow()
+    }
   }
 
   /** Up to where everything that was offered has been delivered. */
@@ -174,7 +187,7 @@ export class Changes {
     this.#sessions.set(session, subscriber)
     const upTo = this.#told
     return async () => {
-      if (from !== undefined) subscriber.catchUp(await this.#missed(session, from, upTo), { position: upTo, before: from })
+      if (from !== undefined) subscriber.catchUp(await this.#missed(session, from, upTo), upTo)
     }
   }
 
@@ -224,12 +237,11 @@ export class Changes {
     return message
   }
 
-  async #missed (session: Session, from: string, upTo: string): Promise<Change[]> {
+  async #missed (session: Session, from: string, upTo: string): Promise<LoggedChange[]> {
     const { changes, complete } = await this.#server.backplane.changesBetween(from, upTo)
-    const all: Change[] = complete
-      ? changes
-      : [{ kind: 'tools' }, { kind: 'resources' }, { kind: 'prompts' }, ...Array.from(session.subscriptions, (uri): Change => ({ kind: 'resource', uri }))]
-    return [...new Map(all.map((change) => [keyOf(change), change])).values()]
+    if (complete) return changes
+    const all: Change[] = [{ kind: 'tools' }, { kind: 'resources' }, { kind: 'prompts' }, ...Array.from(session.subscriptions, (uri): Change => ({ kind: 'resource', uri }))]
+    return all.map((change) => ({ change, position: from }))
   }
 
   #enqueue (change: Change, position: string): void {

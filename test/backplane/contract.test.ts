@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import fc from 'fast-check'
 import t from 'tap'
 import type { Test } from 'tap'
-import type { Backplane, Change, Outbox, OutboxReader, SessionLimits, SessionRecord, Signal, StreamEvent } from '../../lib/backplane/index.js'
+import type { Backplane, Change, EventWriter, Outbox, OutboxReader, SessionLimits, SessionRecord, Signal, StreamEvent } from '../../lib/backplane/index.js'
 import { memoryBackplane } from '../../lib/backplane/memory.js'
 import { redisBackplane } from '../../lib/backplane/redis.js'
 import { silent } from '../../lib/layer/context.js'
@@ -548,14 +548,27 @@ async function contract (t: Test, service: (t: Test) => Promise<Join>): Promise<
     for (const use of uses) use?.release()
   })
 
-  await t.test('with an event goes the place in the log of changes', async (t) => {
+  await t.test('of changes tells who has the reader, and with the event goes how far it has told', async (t) => {
     const join = await service(t)
-    const backplane = await join()
-    const { id } = await created(backplane, session())
-    const use = await backplane.acquire(id, 'http', 'alice')
-    await backplane.writeEvents(id, 'get', EVENTS).append('a change', 'some-place')
-    t.equal((await opened(backplane, id, new Reader())).seen, 'some-place')
-    use?.release()
+    const [one, other] = [await join(), await join()]
+    const { id } = await created(one, session())
+    const uses = [await one.acquire(id, 'http', 'alice'), await other.acquire(id, 'http', 'alice')]
+    const [here, there] = [one, other].map((backplane) => backplane.writeEvents(id, 'get', EVENTS)) as [EventWriter, EventWriter]
+    t.equal(await here.append('a change', 'place 1'), '', 'nobody reads')
+    const first = new Reader()
+    const outbox = await opened(one, id, first)
+    t.not(await here.append('a change', 'place 1'), '')
+    if (one !== other) t.equal(await there.append('a change', 'place 1'), '')
+    first.free = true
+    const next = await opened(other, id, new Reader())
+    t.equal(next.seen, 'place 1')
+    if (one !== other) t.equal(await here.append('a change', 'place 2'), '', 'its place is another process now')
+    t.not(await there.append('a change', 'place 2'), '')
+    await outbox.close('place 0')
+    await next.close('place 2')
+    t.equal((await opened(one, id, new Reader())).seen, 'place 2')
+    t.not(await there.append('no change'), '', 'anything else is told by all')
+    for (const use of uses) use?.release()
   })
 
   // ---- changes
@@ -576,8 +589,8 @@ async function contract (t: Test, service: (t: Test) => Promise<Join>): Promise<
     for (const other of all.slice(1)) t.same(other, all[0])
     for (const [at, backplane] of backplanes.entries()) {
       t.equal(backplane.position, all[0]!.at(-1)!.position)
-      t.same(await backplane.changesBetween(before[at]!, backplane.position), { changes: all[0]!.map(({ change }) => change), complete: true })
-      t.same(await backplane.changesBetween(all[0]![10]!.position, all[0]![12]!.position), { changes: [all[0]![11]!.change, all[0]![12]!.change], complete: true })
+      t.same(await backplane.changesBetween(before[at]!, backplane.position), { changes: all[0]!, complete: true })
+      t.same(await backplane.changesBetween(all[0]![10]!.position, all[0]![12]!.position), { changes: [all[0]![11]!, all[0]![12]!], complete: true })
       t.same(await backplane.changesBetween(backplane.position, backplane.position), { changes: [], complete: true })
     }
   })
@@ -609,7 +622,7 @@ async function contract (t: Test, service: (t: Test) => Promise<Join>): Promise<
     await backplane.publish({ kind: 'prompts' })
     await heard.has(2)
     const use = await backplane.acquire(id, 'http', 'alice')
-    t.same(await backplane.changesBetween(use!.record.seen, backplane.position), { changes: [{ kind: 'prompts' }], complete: true })
+    t.same(await backplane.changesBetween(use!.record.seen, backplane.position), { changes: [{ change: { kind: 'prompts' }, position: backplane.position }], complete: true })
     const outbox = await opened(backplane, id, new Reader())
     t.equal(outbox.seen, use!.record.seen)
     await outbox.close(backplane.position)

@@ -7,7 +7,8 @@ import type { IncomingMessage } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { initialize, INITIALIZED, modern, modernHeaders, request } from '../kit.js'
 
-export interface Event { id: string | undefined, message: any }
+/** `message` where the data are JSON. */
+export interface Event { id: string | undefined, data: string, message: any }
 export interface Answer { status: number, headers: IncomingMessage['headers'], json: any }
 /** How a call ended: with the client's answer, or without. */
 export type Outcome = { reply: any, notifications: any[] } | { failed: string }
@@ -28,7 +29,7 @@ export class Events {
     const parser = createParser({
       onEvent: ({ id, data }) => {
         if (id !== undefined) this.lastId = id
-        if (data !== '') this.#here.push({ id, message: JSON.parse(data) })
+        if (data !== '') this.#here.push({ id, data, message: data.startsWith('{') ? JSON.parse(data) : undefined })
       },
       onRetry: (retry) => { this.retry = retry }
     })
@@ -101,9 +102,9 @@ export class Client {
     }
   }
 
-  async ask (method: string, body: unknown, headers: Record<string, string> = {}, port = this.nextPort): Promise<IncomingMessage> {
+  async ask (method: string, body: unknown, headers: Record<string, string> = {}, port = this.nextPort, path = '/mcp'): Promise<IncomingMessage> {
     return new Promise((resolve, reject) => {
-      const sent = httpRequest({ host: '127.0.0.1', port, path: '/mcp', method, headers: this.headers(headers), agent: this.#agent }, resolve)
+      const sent = httpRequest({ host: '127.0.0.1', port, path, method, headers: this.headers(headers), agent: this.#agent }, resolve)
       sent.on('error', reject)
       sent.end(body === undefined ? undefined : JSON.stringify(body))
     })

@@ -2,14 +2,14 @@
 
 import t from 'tap'
 import { RedisServer, withoutRedis } from '../backplane/redis-server.js'
-import { request } from '../kit.js'
-import { Client } from './client.js'
+import { initialize, INITIALIZED, request } from '../kit.js'
+import { Client, Events } from './client.js'
 import { Node } from './nodes.js'
 
 t.test('any process serves any session', { skip: withoutRedis }, async (t) => {
   const redis = await RedisServer.start()
   t.teardown(async () => redis.close())
-  const config = { redis: { url: redis.url }, options: { resumable: true, auth: { tokens: ['a:user:alice', 'b:user:bob'] } } }
+  const config = { redis: { url: redis.url }, options: { resumable: true, sse: true, auth: { tokens: ['a:user:alice', 'b:user:bob'] } } }
   const nodes = await Promise.all([Node.start(config), Node.start(config)])
   t.teardown(async () => Promise.all(nodes.map(async (node) => node.kill())))
   const [one, other] = nodes as [Node, Node]
@@ -64,6 +64,49 @@ t.test('any process serves any session', { skip: withoutRedis }, async (t) => {
       const outcome = await client.call('ask', { nonce: `q${at}` }, ({ params }) => ({ action: 'accept', content: { answer: params.message } }))
       t.match(outcome, { reply: { result: { structuredContent: { nonce: `q${at}`, action: 'accept', answer: `What about q${at}?` } } } })
     }
+  })
+
+  t.test('a question without a stream of its own goes to the standalone stream, wherever that is', async (t) => {
+    const client = alice()
+    await client.initialize(one.port)
+    const stream = await client.get(undefined, one.port)
+    for (const port of ports) {
+      const call = client.post(request('tools/call', { name: 'ask', arguments: { nonce: 'elsewhere' } }, `ask at ${port}`), {}, other.port)
+      const question = (await stream.next())!.message
+      t.match(question, { method: 'elicitation/create', params: { message: 'What about elsewhere?' } })
+      await client.post({ jsonrpc: '2.0', id: question.id, result: { action: 'accept', content: { answer: `at ${port}` } } }, {}, port)
+      t.match((await call).json, { id: `ask at ${port}`, result: { structuredContent: { answer: `at ${port}`, process: other.pid } } })
+    }
+    stream.leave()
+  })
+
+  t.test('messages of the old transport are taken by any process, answers come on the one stream', async (t) => {
+    const client = alice()
+    const stream = new Events(await client.ask('GET', undefined, { accept: 'text/event-stream' }, one.port, '/sse'))
+    const endpoint = (await stream.next())!.data
+    const send = async (message: object, port: number): Promise<number | undefined> => {
+      const response = await client.ask('POST', message, {}, port, endpoint)
+      response.resume()
+      return response.statusCode
+    }
+    t.equal(await send(initialize('2024-11-05', 1, {}), other.port), 202)
+    t.match((await stream.next())?.message, { id: 1, result: { protocolVersion: '2024-11-05' } })
+    t.equal(await send(INITIALIZED, one.port), 202)
+    for (const [at, port] of [...ports, ...ports].entries()) {
+      const id = at + 2
+      t.equal(await send(request('tools/call', { name: 'steps', arguments: { nonce: 'old', count: 3 }, _meta: { progressToken: id } }, id), port), 202)
+      for (let step = 1; step <= 3; step++) t.match((await stream.next())?.message, { method: 'notifications/progress', params: { progressToken: id, progress: step } })
+      const { id: answered, result } = (await stream.next())!.message
+      t.equal(answered, id)
+      t.match(JSON.parse(result.content[0].text), { nonce: 'old', process: nodes[at % 2]!.pid })
+    }
+    other.tell({ order: 'change', kind: 'tools' })
+    t.match((await stream.next())?.message, { method: 'notifications/tools/list_changed' })
+    stream.leave()
+    await stream.end()
+    let status = await send(request('ping', undefined, 99), other.port)
+    while (status === 202) status = await send(request('ping', undefined, 99), other.port)
+    t.equal(status, 404, 'the stream is the session')
   })
 
   t.test('a stream at one hears of what is subscribed, changed and said at the other', async (t) => {

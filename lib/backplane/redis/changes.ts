@@ -1,7 +1,7 @@
 // The log of changes. A change is appended and published in one step, with its position and the one before: a process that gets them in
 // this order has missed nothing, and one that sees a gap reads the log.
 
-import type { Change } from '../index.js'
+import type { Change, LoggedChange } from '../index.js'
 import { PUBLISH } from './scripts.js'
 import type { Shared } from './shared.js'
 import { fieldsOf, isAfter, repeated, serviceKey } from './shared.js'
@@ -51,14 +51,24 @@ export class ChangeLog {
     }
   }
 
-  async between (after: string, upTo: string): Promise<{ changes: Change[], complete: boolean }> {
+  async between (after: string, upTo: string): Promise<{ changes: LoggedChange[], complete: boolean }> {
     const { changes, complete } = await this.#read(after, upTo)
-    return { changes: changes.map(({ change }) => change), complete }
+    return { changes: changes.map(({ change, position }) => ({ change, position })), complete }
   }
 
   /** Nothing arrives. What arrives next comes after a gap. */
   pause (): void {
     this.#paused = true
+  }
+
+  async resume (): Promise<void> {
+    this.#paused = false
+    await this.catchUp()
+  }
+
+  /** A cluster's client does not say when it has subscribed anew, somewhere else. */
+  async check (): Promise<void> {
+    if (!this.#paused) await this.catchUp()
   }
 
   /** `previous position by change`, as it was published. */
@@ -75,7 +85,6 @@ export class ChangeLog {
 
   /** Reads what has been missed, and sends what could not be sent. */
   readonly catchUp = repeated(async () => {
-    this.#paused = false
     const head = await this.#head()
     if (this.position === '') {
       this.position = head
@@ -115,7 +124,7 @@ export class ChangeLog {
     return last[0]?.[0] ?? '0-0'
   }
 
-  async #read (after: string, upTo: string): Promise<{ changes: { position: string, by: string, change: Change }[], complete: boolean }> {
+  async #read (after: string, upTo: string): Promise<{ changes: (LoggedChange & { by: string })[], complete: boolean }> {
     if (!isAfter(upTo, after)) return { changes: [], complete: true }
     const [entries, first, length] = await this.#shared.connection.call(async (client) => Promise.all([
       client.xrange(this.#key, `(${after}`, upTo),

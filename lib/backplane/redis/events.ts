@@ -29,10 +29,12 @@ export class Events {
     const common = [process, channelOf(this.#shared), encodeMessage('events', id), lease, stream]
     let mode = begin
     return {
-      append: async (data, seen = '') => {
+      append: async (data, seen) => {
+        const token = seen === undefined ? '' : this.#shared.held.get(id)?.place?.token
+        if (token === undefined) return ''
         const opens = mode
         if (mode === 'open') mode = 'own'
-        const entry = await this.#run(id, APPEND, ...common, data, opens, owed, seen, maxEvents, maxBytes, ttl) as string
+        const entry = await this.#run(id, APPEND, ...common, data, opens, owed, seen ?? '', maxEvents, maxBytes, ttl, token) as string
         if (entry === '') return ''
         this.wake(id)
         return `${stream}_${entry}`

@@ -219,11 +219,13 @@ return lease and tonumber(lease) > now and 1 or 0`)
 
 /**
  * ARGV: process, channel, message, lease, stream, data, mode (`open` or `own` for a stream of this process, `shared`), owed,
- * seen, most events, most bytes, longest age. Returns the id of the entry, '' when the stream is no longer ours.
+ * seen, most events, most bytes, longest age, token of the reader that this process must have or ''. Returns the id of the entry, ''
+ * when it is not ours to write.
  */
 export const APPEND = script(`
 local idle = call('HGET', K, 'idle')
 if not idle then return '' end
+if ARGV[13] ~= '' and call('HGET', K, 'reader') ~= ARGV[1] .. ' ' .. ARGV[13] then return '' end
 ${NOW}${TELL}${KEEP}
 local E, T = K .. ':e', K .. ':t'
 if ARGV[7] == 'open' then

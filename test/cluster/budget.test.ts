@@ -1,0 +1,64 @@
+// What a session costs Redis: round trips a call, keys a session. `npm run bench:cluster` measures time and bytes.
+
+import t from 'tap'
+import { redisBackplane } from '../../lib/backplane/redis.js'
+import { RedisServer, withoutRedis } from '../backplane/redis-server.js'
+import { eventually } from '../http/client.js'
+import { request } from '../kit.js'
+import { serveApp } from './app.js'
+import { Client } from './client.js'
+
+t.test('a session call takes two round trips, and what needs no session takes none', { skip: withoutRedis }, async (t) => {
+  const redis = await RedisServer.start()
+  t.teardown(async () => redis.close())
+  const admin = redis.client()
+  // No heartbeat comes in between.
+  const app = await serveApp(t, redisBackplane({ url: redis.url, lease: 600_000 }))
+  const client = new Client({ ports: [app.port] })
+  await client.initialize()
+  const scripts = async (): Promise<number> => Number(/cmdstat_evalsha:calls=(\d+)/.exec(await admin.info('commandstats'))?.[1] ?? 0)
+  /** Beside scripts and what they do inside, the admin's own alone. */
+  const others = async (): Promise<string[]> => [...(await admin.info('commandstats')).matchAll(/cmdstat_(\w+):/g)].map(([, name]) => name!)
+    .filter((name) => !['evalsha', 'info', 'config|resetstat', 'config', 'hmget', 'time', 'pexpire', 'zadd', 'zrem', 'zremrangebyscore', 'hget', 'exists'].includes(name))
+
+  const calls = 50
+  await admin.config('RESETSTAT')
+  for (let at = 0; at < calls; at++) {
+    const { status } = await client.post(request('tools/call', { name: 'echo', arguments: { text: 'x' } }))
+    if (status !== 200) t.equal(status, 200)
+  }
+  // The second one tells that the session is free: nobody waits for it.
+  await eventually(async () => await scripts() >= 2 * calls)
+  t.equal(await scripts(), 2 * calls)
+  t.same(await others(), [])
+
+  await admin.config('RESETSTAT')
+  for (let at = 0; at < calls; at++) await client.callModern('echo', { text: 'x' })
+  t.equal(await scripts(), 0)
+})
+
+t.test('an idle session is one key, and what it leaves goes with it', { skip: withoutRedis }, async (t) => {
+  const redis = await RedisServer.start()
+  t.teardown(async () => redis.close())
+  const admin = redis.client()
+  const app = await serveApp(t, redisBackplane({ url: redis.url }), { resumable: true })
+  const before = new Set(await admin.keys('*'))
+  const clients: Client[] = []
+  for (let at = 0; at < 20; at++) {
+    const client = new Client({ ports: [app.port] })
+    await client.initialize()
+    clients.push(client)
+  }
+  const ofSessions = async (): Promise<string[]> => (await admin.keys('*')).filter((key) => !before.has(key) && !key.startsWith('{cloudg-mcp}'))
+  await eventually(async () => (await ofSessions()).length === 20)
+  t.ok((await ofSessions()).every((key) => /^\{cloudg-mcp:[0-9a-f]{32}\}$/.test(key)))
+  for (const client of clients) {
+    await client.post(request('resources/subscribe', { uri: 'test://info' }))
+    const stream = await client.get()
+    await client.call('slow', {})
+    stream.leave()
+  }
+  for (const client of clients) t.equal((await client.end()).status, 200)
+  await eventually(async () => (await ofSessions()).length === 0)
+  for (const key of await admin.keys('*')) t.ok(await admin.pttl(key) > 0, `${key} does not stay for ever`)
+})
