@@ -167,6 +167,8 @@ export interface Backplane {
   onChange (listener: (change: Change, position: string) => void): () => void
   /** Of the newest change that the listeners of this process know. */
   readonly position: string
+  /** Is a position further on in the log? */
+  isAfter (position: string, other: string): boolean
   /** Changes after one position and up to another; `complete` is false when the log no longer reaches back that far. */
   changesBetween (after: string, upTo: string): Promise<{ changes: LoggedChange[], complete: boolean }>
 

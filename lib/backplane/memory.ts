@@ -197,6 +197,10 @@ class MemoryBackplane implements Backplane {
     return () => { this.#changeListeners.delete(listener) }
   }
 
+  isAfter (position: string, other: string): boolean {
+    return Number(position) > Number(other)
+  }
+
   async changesBetween (after: string, upTo: string): Promise<{ changes: LoggedChange[], complete: boolean }> {
     const oldest = this.#position - this.#changes.length
     const from = Math.max(Number(after), oldest)

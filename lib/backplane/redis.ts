@@ -16,7 +16,7 @@ import { OfferBoard } from './redis/offers.js'
 import { Outboxes } from './redis/outbox.js'
 import { Sessions } from './redis/sessions.js'
 import type { Message, Shared } from './redis/shared.js'
-import { channelOf } from './redis/shared.js'
+import { channelOf, isAfter } from './redis/shared.js'
 
 export interface RedisBackplaneOptions {
   /** Your ioredis client, a cluster's included. It stays yours: two connections of our own are made with its settings. */
@@ -195,6 +195,7 @@ class RedisBackplane implements Backplane {
   get position (): string { return this.#changes.position }
   async publish (change: Change): Promise<void> { return this.#changes.publish(change) }
   onChange (listener: (change: Change, position: string) => void): () => void { return this.#changes.onChange(listener) }
+  isAfter (position: string, other: string): boolean { return isAfter(position, other) }
   async changesBetween (after: string, upTo: string): Promise<{ changes: LoggedChange[], complete: boolean }> { return this.#changes.between(after, upTo) }
 
   // ---- signals

@@ -37,24 +37,28 @@ export class Subscriber {
   #latest = ''
   /** Where it was when it began, until it has caught up. */
   #from: string | undefined
+  readonly #isNew: (position: string) => boolean
   #overflowed = false
   #closed = false
 
   /**
    * @param deliver `seen`: up to where everything has been delivered, this change included
    * @param from where it has to catch up from
+   * @param isNew false for changes that it has been told of, perhaps by a process that was ahead of this one
    */
-  constructor (wants: (change: Change) => boolean, deliver: (change: Change, seen: string) => void | Promise<void>, onOverflow: () => void, from?: string) {
+  constructor (wants: (change: Change) => boolean, deliver: (change: Change, seen: string) => void | Promise<void>, onOverflow: () => void, from?: string, isNew = (_position: string) => true) {
     this.#wants = wants
     this.#deliver = deliver
     this.#onOverflow = onOverflow
     this.#from = from
+    this.#isNew = isNew
     if (from !== undefined) this.#pending = new Map()
   }
 
   offer (change: Change, { position, before }: Place): void {
+    if (this.#closed || !this.#isNew(position)) return
     this.#latest = position
-    if (this.#closed || !this.#wants(change)) return
+    if (!this.#wants(change)) return
     if (this.#pending !== undefined) {
       this.#keep(this.#pending, change, before)
       return
@@ -74,7 +78,7 @@ export class Subscriber {
     }
     for (const { change, before } of this.#pending!.values()) this.#keep(pending, change, before)
     this.#pending = pending
-    this.#latest ||= upTo
+    this.#latest ||= this.#isNew(upTo) ? upTo : this.#from
     this.#from = undefined
     this.#drain()
   }
@@ -183,7 +187,9 @@ export class Changes {
     const wants = (change: Change): boolean => session.era === 'handshake' && session.record.initialized &&
       (change.kind !== 'resource' || session.subscriptions.has(change.uri!))
     const deliver = (change: Change, seen: string): void | Promise<void> => session.send(this.#sharedNotification(change), seen)
-    const subscriber = new Subscriber(wants, deliver, () => this.#warn('session'), from)
+    const { backplane } = this.#server
+    const isNew = from === undefined ? undefined : (position: string): boolean => backplane.isAfter(position, from)
+    const subscriber = new Subscriber(wants, deliver, () => this.#warn('session'), from, isNew)
     this.#sessions.set(session, subscriber)
     const upTo = this.#told
     return async () => {

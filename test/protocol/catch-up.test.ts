@@ -67,3 +67,15 @@ t.test('how far it has been told never runs ahead of what it has been told', asy
   t.equal(told.at(-1)!.seen, backplane.position, 'the last one says how far it is')
   t.equal(server.changes.removeSession(session), backplane.position)
 })
+
+t.test('a session that another process has told more is not told it again', async (t) => {
+  const { backplane, server, session, told, publish } = await begin()
+  await publish('test://0', 'test://1')
+  const ahead = String(Number(backplane.position) + 2)
+  const catchUp = server.changes.addSession(session, ahead)
+  await catchUp()
+  t.equal(server.changes.removeSession(session), ahead, 'how far it is does not go back')
+  await server.changes.addSession(session, ahead)()
+  await publish('test://2', 'test://3', 'test://4')
+  t.same(uris(told), ['test://4'])
+})
