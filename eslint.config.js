@@ -7,7 +7,7 @@ const floors = [
   ['http', 'stdio', 'adapters'],
   ['auth', 'protocol'],
   ['backplane', 'layer'],
-  ['principal', 'revisions', 'jsonrpc', 'errors'],
+  ['principal', 'revisions', 'jsonrpc', 'errors', 'runtime'],
 ]
 const neighbours = {
   cli: ['plugin'],
@@ -16,6 +16,7 @@ const neighbours = {
   revisions: floors.at(-1),
   jsonrpc: floors.at(-1),
   errors: floors.at(-1),
+  runtime: floors.at(-1),
 }
 const places = floors.flat()
 

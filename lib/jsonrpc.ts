@@ -96,16 +96,30 @@ export function remember<T extends object> (value: T): T {
   return value
 }
 
-// The text of a reply's result. On the reply itself: a WeakMap with an entry per request is dear to the garbage collector.
-const resultText = Symbol('text of the result')
+/** Knows the text of its result. A WeakMap with an entry per request would be dear to the garbage collector. */
+class Success implements RpcResult {
+  readonly jsonrpc = '2.0'
+  readonly id: RequestId
+  readonly result: Result
+  readonly #text: Text
+
+  constructor (id: RequestId, result: Result) {
+    this.id = id
+    this.result = result
+    this.#text = remembered.get(result) ?? { json: JSON.stringify(result) }
+  }
+
+  static textOf (message: object): Text | undefined {
+    return #text in message ? message.#text : undefined
+  }
+}
 
 /**
  * The reply to a request that succeeded. Its result is turned into text here, where a failure can still be answered.
  * @throws where JSON cannot hold what an application put into it: a BigInt, a circle
  */
 export function success (id: RequestId, result: Result): RpcResult {
-  const reply: RpcResult = { jsonrpc: '2.0', id, result }
-  return Object.defineProperty(reply, resultText, { value: remembered.get(result) ?? { json: JSON.stringify(result) } })
+  return new Success(id, result)
 }
 
 function head (id: RequestId): string {
@@ -114,14 +128,14 @@ function head (id: RequestId): string {
 
 /** JSON text of a message. */
 export function encode (message: object): string {
-  const text: Text | undefined = (message as any)[resultText]
+  const text = Success.textOf(message)
   if (text !== undefined) return `${head((message as RpcResult).id)}${text.json}}`
   return remembered.get(message)?.json ?? JSON.stringify(message)
 }
 
 /** Like {@link encode}, as bytes where the result is remembered: a long list is copied, not encoded. */
 export function encodeBytes (message: object): string | Buffer {
-  const text: Text | undefined = (message as any)[resultText]
+  const text = Success.textOf(message)
   if (text === undefined || remembered.get((message as RpcResult).result) !== text) return encode(message)
   text.bytes ??= Buffer.from(text.json)
   const start = head((message as RpcResult).id)

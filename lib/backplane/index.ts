@@ -127,7 +127,7 @@ export interface Backplane {
    */
   createSession (record: SessionRecord, limits: SessionLimits): Promise<Created>
   /** Nothing when there is no such session of this owner, who is the only one to keep it alive by asking. */
-  acquire (id: string, kind: SessionRecord['kind'], owner: string): Promise<SessionUse | undefined>
+  acquire (id: string, kind: SessionRecord['kind'], owner: string): SessionUse | undefined | Promise<SessionUse | undefined>
   updateSession (id: string, part: SessionUpdate): Promise<void>
   /** False when there are `limit` others already. */
   subscribe (id: string, uri: string, limit: number): Promise<boolean>

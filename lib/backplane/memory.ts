@@ -10,6 +10,8 @@ interface Entry {
   record: SessionRecord
   idleTimeout: number
   usedAt: number
+  /** Which of all uses its last one was. Not the order of the Map: to move in it at every use would have its table made anew time and again. */
+  lastUse: number
   uses: number
   subscriptions: Set<string>
   outbox: object[]
@@ -25,13 +27,13 @@ export function memoryBackplane (): Backplane {
 }
 
 class MemoryBackplane implements Backplane {
-  // Oldest use first: using a session moves it to the end.
   readonly #sessions = new Map<string, Entry>()
   readonly #perOwner = new Map<string, number>()
   readonly #changeListeners = new Set<(change: Change, position: string) => void>()
   readonly #signalListeners = new Set<(signal: Signal) => void>()
   readonly #changes: Change[] = []
   #position = 0
+  #uses = 0
   #reaper: NodeJS.Timeout | undefined
   #reaperInterval = Infinity
 
@@ -58,6 +60,7 @@ class MemoryBackplane implements Backplane {
       record: { ...record, seen: this.position },
       idleTimeout: limits.idleTimeout,
       usedAt: Date.now(),
+      lastUse: ++this.#uses,
       uses: 0,
       subscriptions: new Set(),
       outbox: [],
@@ -69,7 +72,7 @@ class MemoryBackplane implements Backplane {
     return 'created'
   }
 
-  async acquire (id: string, kind: SessionRecord['kind'], owner: string): Promise<SessionUse | undefined> {
+  acquire (id: string, kind: SessionRecord['kind'], owner: string): SessionUse | undefined {
     const entry = this.#sessions.get(id)
     if (entry === undefined || entry.record.kind !== kind || entry.record.owner !== owner) return undefined
     if (isIdle(entry, Date.now())) {
@@ -77,7 +80,7 @@ class MemoryBackplane implements Backplane {
       return undefined
     }
     entry.uses++
-    this.#touch(id, entry)
+    this.#touch(entry)
     let used = true
     return {
       record: entry.record,
@@ -85,7 +88,7 @@ class MemoryBackplane implements Backplane {
         if (!used) return
         used = false
         entry.uses--
-        if (this.#sessions.get(id) === entry) this.#touch(id, entry)
+        this.#touch(entry)
       }
     }
   }
@@ -225,10 +228,9 @@ class MemoryBackplane implements Backplane {
 
   // ---- idle sessions
 
-  #touch (id: string, entry: Entry): void {
+  #touch (entry: Entry): void {
     entry.usedAt = Date.now()
-    this.#sessions.delete(id)
-    this.#sessions.set(id, entry)
+    entry.lastUse = ++this.#uses
   }
 
   #end (id: string): boolean {
@@ -245,8 +247,14 @@ class MemoryBackplane implements Backplane {
   }
 
   #leastRecentlyUsed (owner: string): string | undefined {
-    for (const [id, entry] of this.#sessions) if (entry.record.owner === owner && entry.uses === 0) return id
-    return undefined
+    let found: string | undefined
+    let earliest = Infinity
+    for (const [id, { record, uses, lastUse }] of this.#sessions) {
+      if (record.owner !== owner || uses > 0 || lastUse >= earliest) continue
+      found = id
+      earliest = lastUse
+    }
+    return found
   }
 
   #reap (): void {

@@ -4,17 +4,16 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { RpcFailure } from '../jsonrpc.js'
 import { isRequest } from '../jsonrpc.js'
-import type { RequestInfo } from '../principal.js'
 import { atExpiry } from '../principal.js'
 import { isStreaming } from '../protocol/methods/table.js'
 import type { ProtocolServer } from '../protocol/server.js'
 import type { Session } from '../protocol/session.js'
-import { DEFAULT_HTTP_VERSION, featuresOf, isHandshake } from '../revisions.js'
+import { DEFAULT_HTTP_VERSION, isHandshake } from '../revisions.js'
 import { HEADER } from './headers.js'
 import type { Refusal } from './refusal.js'
 import { ALLOW_STATELESS, notAllowed, refusal, refusals, refuse } from './refusal.js'
-import type { Exchanges, Mode, Payload } from './reply.js'
-import { hasLeft, header, mcpOf } from './request.js'
+import type { Answer, Exchanges, Mode } from './reply.js'
+import { hasLeft, header, HttpRequest, mcpOf } from './request.js'
 import type { LiveSession, SessionTable } from './sessions.js'
 import type { KeepAlive } from './stream.js'
 import { SSE_HEADERS } from './stream.js'
@@ -25,12 +24,10 @@ export interface EndpointOptions {
   maxStreams: number
 }
 
-type Answer = NonNullable<Payload> | FastifyReply
-
 export function createEndpoint (server: ProtocolServer, sessions: SessionTable, exchanges: Exchanges, keepAlive: KeepAlive, options: EndpointOptions) {
   const { responseMode, stateless, maxStreams } = options
 
-  function post (request: FastifyRequest, reply: FastifyReply): Promise<Answer> {
+  function post (request: FastifyRequest, reply: FastifyReply): Answer | Promise<Answer> {
     const message = request.body
     if (mcpOf(request).modern) return postModern(request, reply)
     if (stateless) return postStateless(request, reply)
@@ -38,19 +35,20 @@ export function createEndpoint (server: ProtocolServer, sessions: SessionTable, 
     return postSession(request, reply)
   }
 
-  async function postSession (request: FastifyRequest, reply: FastifyReply): Promise<Answer> {
-    const live = await findSession(request)
-    if ('status' in live) return refuse(reply, live)
-    return await answer(request, reply, live.session, live.release)
+  function postSession (request: FastifyRequest, reply: FastifyReply): Answer | Promise<Answer> {
+    const serve = (live: LiveSession | Refusal): Answer | Promise<Answer> =>
+      'status' in live ? refuse(reply, live) : answer(request, reply, live.session, live.release)
+    const found = findSession(request)
+    return found instanceof Promise ? found.then(serve) : serve(found)
   }
 
   /** A 2026 request carries all that it needs. A notification has nothing to act on: it is taken and dropped. */
-  function postModern (request: FastifyRequest, reply: FastifyReply): Promise<Answer> {
+  function postModern (request: FastifyRequest, reply: FastifyReply): Answer | Promise<Answer> {
     return answer(request, reply, server.createSession({ transport: 'http', register: false }))
   }
 
   /** The handshake era without sessions: every request is served as if its handshake had been made. */
-  function postStateless (request: FastifyRequest, reply: FastifyReply): Promise<Answer> {
+  function postStateless (request: FastifyRequest, reply: FastifyReply): Answer | Promise<Answer> {
     const { body } = request
     const version = header(request, HEADER.protocolVersion)
     const preinitialized = isRequest(body) && body.method === 'initialize' ? undefined : isHandshake(version) ? version : DEFAULT_HTTP_VERSION
@@ -102,48 +100,41 @@ export function createEndpoint (server: ProtocolServer, sessions: SessionTable, 
   }
 
   /** The session that a request names, taken into use; or why not. */
-  async function findSession (request: FastifyRequest): Promise<LiveSession | Refusal> {
+  function findSession (request: FastifyRequest): LiveSession | Refusal | Promise<LiveSession | Refusal> {
     const id = header(request, HEADER.sessionId)
     if (id === undefined || id === '') return refusals.sessionRequired
-    const live = await sessions.acquire(id, 'http', mcpOf(request).principal)
+    const found = sessions.acquire(id, 'http', mcpOf(request).principal)
+    return found instanceof Promise ? found.then((live) => checkFound(request, live)) : checkFound(request, found)
+  }
+
+  function checkFound (request: FastifyRequest, live: LiveSession | undefined): LiveSession | Refusal {
     if (live === undefined) return refusals.sessionNotFound
     const version = header(request, HEADER.protocolVersion)
     const negotiated = live.session.record.version
-    if (isHandshake(version) && version !== negotiated) {
-      live.release()
-      return refusal(400, `MCP-Protocol-Version ${version} does not match the negotiated version ${negotiated}`)
-    }
-    return live
+    if (version === undefined || version === negotiated || !isHandshake(version)) return live
+    live.release()
+    return refusal(400, `MCP-Protocol-Version ${version} does not match the negotiated version ${negotiated}`)
   }
 
   /** @param done called when the session is no longer needed */
-  async function answer (request: FastifyRequest, reply: FastifyReply, session: Session, done = (): void => {}): Promise<Answer> {
+  function answer (request: FastifyRequest, reply: FastifyReply, session: Session, done?: () => void): Answer | Promise<Answer> {
     const { body: message } = request
     const { principal, acceptsJson, acceptsSse, modern } = mcpOf(request)
-    const info: RequestInfo = {
-      transport: 'http',
-      headers: request.raw.headers,
-      sessionId: session.record.id || undefined,
-      clientInfo: session.record.clientInfo,
-      principal,
-      raw: request
-    }
     const batch = Array.isArray(message)
     if (!batch && !isRequest(message)) {
-      const problem = await session.handle(message, { principal, request: info }).finally(done)
-      return problem === undefined ? accepted(reply) : refuse(reply, fromFailure(problem as RpcFailure))
+      return session.handle(message, { principal, request: new HttpRequest(request, session) }).finally(done)
+        .then((problem) => problem === undefined ? accepted(reply) : refuse(reply, fromFailure(problem as RpcFailure)))
     }
     const listens = modern && !batch && message.method === 'subscriptions/listen'
     if (listens && !acceptsSse) return refuse(reply, refusals.listenNeedsSse)
     if (listens && keepAlive.size >= maxStreams) return refuse(reply, refusals.tooManyStreams)
-    const streams = batch ? message.some(isStreaming) : isStreaming(message)
     const expectsReply = !batch || message.length === 0 || message.some(isRequest)
     // Where streams are resumable every answer of a session can be come back for, not only that of a call that streams.
     const resumable = expectsReply && acceptsSse && responseMode !== 'json' && !modern && session.initialized && session.record.id !== ''
     const log = resumable ? sessions.eventLog(session.record.id, message) : undefined
+    const streams = batch ? message.some(isStreaming) : isStreaming(message)
     const mode = log !== undefined ? 'sse' : expectsReply ? modeOf(acceptsJson, acceptsSse, streams, listens) : 'json'
-    const prime = log !== undefined && featuresOf(session.record.version).polling
-    return await exchanges.run({ reply, session, message, mode, principal, request: info, abortOnLeave: modern, log, prime, done }) ?? reply.send()
+    return exchanges.run(reply, session, mode, log, done)
   }
 
   function modeOf (acceptsJson: boolean, acceptsSse: boolean, streams: boolean, listens: boolean): Mode {

@@ -14,24 +14,35 @@ export const HEADER = {
 export const PARAM_PREFIX = 'mcp-param-'
 
 /** Headers that mean one thing: several different lines of them cannot be obeyed. Node joins or drops such lines. */
-const single = new Set(['host', 'origin', 'content-type', 'authorization', ...Object.values(HEADER)])
-const singleLengths = new Set([...single].map((name) => name.length))
+const single = new Map(['host', 'origin', 'content-type', 'authorization', ...Object.values(HEADER)].map((name, at) => [name, 1 << at]))
+const singleLengths = new Set(Array.from(single.keys(), (name) => name.length))
 
 /** Repeated headers of a request: equal lines collapse into one value, different ones are a conflict (`null`). */
 export type Repeated = ReadonlyMap<string, string | null>
 
 export function findRepeated (raw: readonly string[]): Repeated | undefined {
-  let seen: Map<string, string> | undefined
-  let repeated: Map<string, string | null> | undefined
+  let seen = 0
   for (let at = 0; at < raw.length; at += 2) {
     const spelled = raw[at]!
     if (!singleLengths.has(spelled.length) && spelled.length <= PARAM_PREFIX.length) continue
     const name = spelled.toLowerCase()
+    const bit = single.get(name)
+    if (bit === undefined ? name.startsWith(PARAM_PREFIX) : (seen & bit) !== 0) return compareLines(raw)
+    if (bit !== undefined) seen |= bit
+  }
+  return undefined
+}
+
+function compareLines (raw: readonly string[]): Repeated | undefined {
+  const seen = new Map<string, string>()
+  let repeated: Map<string, string | null> | undefined
+  for (let at = 0; at < raw.length; at += 2) {
+    const name = raw[at]!.toLowerCase()
     if (!single.has(name) && !name.startsWith(PARAM_PREFIX)) continue
     const value = raw[at + 1]!
-    const earlier = seen?.get(name)
+    const earlier = seen.get(name)
     if (earlier === undefined) {
-      (seen ??= new Map()).set(name, value)
+      seen.set(name, value)
     } else {
       (repeated ??= new Map()).set(name, earlier === value && repeated?.get(name) !== null ? value : null)
     }

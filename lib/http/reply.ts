@@ -9,34 +9,22 @@ import { codes, encode, encodeBytes, failure, replyId } from '../jsonrpc.js'
 import type { Principal, RequestInfo } from '../principal.js'
 import type { Exchange as SessionExchange } from '../protocol/call.js'
 import type { Session } from '../protocol/session.js'
+import { featuresOf } from '../revisions.js'
+import type { Member } from '../runtime/roster.js'
+import { Roster } from '../runtime/roster.js'
+import type { Lasting } from '../runtime/turn.js'
+import { afterTurn } from '../runtime/turn.js'
 import { jsonReply } from './refusal.js'
-import { hasLeft } from './request.js'
+import { hasLeft, HttpRequest, mcpOf } from './request.js'
 import type { EventLog } from './resumable.js'
 import { EventStream, frame, SSE_HEADERS } from './stream.js'
 import type { KeepAlive } from './stream.js'
 
-/** The body of a response; nothing for an empty one. */
-export type Payload = string | Buffer | Readable | undefined
+/** What a route's handler resolves to: the body of the response, or the reply when it has been sent without one. */
+export type Answer = string | Buffer | Readable | FastifyReply
 
 /** `json`: no stream; `sse`: one; `auto`: one if there is something to stream. */
 export type Mode = 'json' | 'sse' | 'auto'
-
-export interface ExchangeOptions {
-  reply: FastifyReply
-  session: Session
-  message: unknown
-  mode: Mode
-  principal: Principal
-  request: RequestInfo
-  /** The client's leaving aborts the work (2026, and every listen). */
-  abortOnLeave: boolean
-  /** Makes the stream one that the client can come back to; it is committed at once then. */
-  log?: EventLog | undefined
-  /** Begin with an event that has an id and nothing else. */
-  prime?: boolean
-  /** Called when the exchange is over, however it ended. */
-  done: () => void
-}
 
 // Errors of the 2026 era whose HTTP status the specification fixes.
 const fixedStatus = new Map<number, number>([
@@ -53,20 +41,29 @@ const AFTER_ABORT = 100
 
 /** Exchanges that are under way, so that a closing server can end them. */
 export class Exchanges {
-  readonly #keepAlive: KeepAlive
-  readonly #open = new Set<Exchange>()
+  readonly keepAlive: KeepAlive
+  readonly #open = new Roster<Exchange>()
 
   constructor (keepAlive: KeepAlive) {
-    this.#keepAlive = keepAlive
+    this.keepAlive = keepAlive
   }
 
   get size (): number { return this.#open.size }
 
-  /** Resolves to the payload of the response; status and headers are on the reply by then. */
-  run (options: ExchangeOptions): Promise<Payload> {
-    const exchange = new Exchange(options, this.#keepAlive, () => this.#open.delete(exchange))
+  /**
+   * Resolves to the payload of the response, its status and headers are on the reply by then; or to the reply, where it has none.
+   * @param log makes the stream one that the client can come back to; it is committed at once then
+   * @param done called when the exchange is over, however it ended
+   */
+  run (reply: FastifyReply, session: Session, mode: Mode, log?: EventLog, done?: () => void): Promise<Answer> {
+    const exchange = new Exchange(this, reply, session, mode, log, done)
     this.#open.add(exchange)
     return exchange.run()
+  }
+
+  /** @internal */
+  forget (exchange: Exchange): void {
+    this.#open.delete(exchange)
   }
 
   /** Ends all work within `grace` ms: what is not answered by then is aborted, and its client told. */
@@ -85,12 +82,26 @@ export class Exchanges {
   }
 }
 
-class Exchange {
-  readonly #options: ExchangeOptions
-  readonly #keepAlive: KeepAlive
-  readonly #forget: () => void
-  #respond!: (payload: Payload) => void
-  #frames: string[] = []
+/** Also what the session knows of it: its sink, who calls, whether anybody reads. Classes, all of it: literals on this path would be kept for long. */
+class Exchange implements Member, Lasting, SessionExchange {
+  place = -1
+  readonly principal: Principal
+  readonly request: RequestInfo
+  sink: SessionExchange['sink']
+  isRead: SessionExchange['isRead']
+  closeStream: SessionExchange['closeStream']
+  readonly #all: Exchanges
+  readonly #reply: FastifyReply
+  readonly #session: Session
+  readonly #message: unknown
+  readonly #mode: Mode
+  readonly #log: EventLog | undefined
+  readonly #onEnd: (() => void) | undefined
+  /** The client's leaving aborts the work (2026, and every listen). */
+  readonly #abortOnLeave: boolean
+  #respond!: (answer: Answer) => void
+  #reject!: (error: unknown) => void
+  #frames: string[] | undefined
   #buffered = 0
   #stream: EventStream | undefined
   #timer: NodeJS.Timeout | undefined
@@ -98,13 +109,23 @@ class Exchange {
   #shutDown = false
   #left = false
   #overflowed = false
+  #over = false
   #done: Promise<void> | undefined
   #markDone: (() => void) | undefined
 
-  constructor (options: ExchangeOptions, keepAlive: KeepAlive, forget: () => void) {
-    this.#options = options
-    this.#keepAlive = keepAlive
-    this.#forget = forget
+  constructor (all: Exchanges, reply: FastifyReply, session: Session, mode: Mode, log: EventLog | undefined, done: (() => void) | undefined) {
+    const { request } = reply
+    this.#all = all
+    this.#reply = reply
+    this.#session = session
+    this.#message = request.body
+    this.#mode = mode
+    this.#log = log
+    this.#onEnd = done
+    const { principal, modern } = mcpOf(request)
+    this.#abortOnLeave = modern
+    this.principal = principal
+    this.request = new HttpRequest(request, session)
   }
 
   /** Resolves when the exchange is over. */
@@ -113,55 +134,79 @@ class Exchange {
     return this.#done
   }
 
-  run (): Promise<Payload> {
+  run (): Promise<Answer> {
     return new Promise((resolve, reject) => {
       this.#respond = resolve
-      void this.#serve(reject)
+      this.#reject = reject
+      try {
+        this.#begin()
+      } catch (error) {
+        this.#fail(error)
+      }
     })
   }
 
-  async #serve (reject: (error: unknown) => void): Promise<void> {
-    const { reply, session, message, mode, principal, request, abortOnLeave, log, prime, done } = this.#options
-    try {
-      if (hasLeft(reply)) {
-        this.#onClose()
-        if (abortOnLeave) return
-      } else {
-        reply.raw.once('close', () => this.#onClose())
-      }
-      const exchange: SessionExchange = { principal, request }
-      if (mode !== 'json') exchange.sink = (notification) => this.#take(notification)
-      if (log !== undefined) {
-        this.#commit()
-        exchange.closeStream = () => this.#leaveStream(log)
-        if (prime === true) void log.prime(this.#write).catch(this.#lost)
-      } else if (mode !== 'json') {
-        exchange.isRead = () => !this.#left
-        this.#timer = setTimeout(this.#commit, COMMIT_AFTER)
-      }
-      const kept = this.#finish(await session.handle(message, exchange))
-      if (kept !== undefined) await kept
-    } catch (error) {
-      reject(error)
-    } finally {
-      clearTimeout(this.#timer)
-      this.#forget()
-      done()
-      this.#markDone?.()
+  #begin (): void {
+    if (hasLeft(this.#reply)) {
+      this.#onClose()
+      if (this.#abortOnLeave) return this.#end()
     }
+    const log = this.#log
+    if (this.#mode !== 'json') this.sink = (notification) => this.#take(notification)
+    if (log !== undefined) {
+      this.#commit()
+      this.closeStream = () => this.#leaveStream(log)
+      // An event that has an id and nothing else: what came before the first message can be come back for.
+      if (featuresOf(this.#session.record.version).polling) void log.prime(this.#write).catch(this.#lost)
+    } else if (this.#mode !== 'json') {
+      this.isRead = () => !this.#left
+    }
+    afterTurn(this)
+    this.#session.handle(this.#message, this).then((answer) => this.#answered(answer), (error) => this.#fail(error))
+  }
+
+  #answered (answer: Reply | Reply[] | undefined): void {
+    try {
+      const kept = this.#finish(answer)
+      if (kept === undefined) this.#end()
+      else kept.then(() => this.#end(), (error) => this.#fail(error))
+    } catch (error) {
+      this.#fail(error)
+    }
+  }
+
+  #fail (error: unknown): void {
+    this.#reject(error)
+    this.#end()
+  }
+
+  #end (): void {
+    this.#over = true
+    clearTimeout(this.#timer)
+    this.#all.forget(this)
+    this.#onEnd?.()
+    this.#markDone?.()
+  }
+
+  lasts (): void {
+    if (this.#over || this.#left) return
+    if (hasLeft(this.#reply)) return this.#onClose()
+    this.#reply.raw.once('close', () => this.#onClose())
+    if (this.#mode !== 'json' && !this.#responded) this.#timer = setTimeout(this.#commit, COMMIT_AFTER)
   }
 
   /** The server closes: the work is aborted, and a client that waits is told. */
   shutDown (): void {
     this.#shutDown = true
-    this.#options.session.close(new Error('The server is shutting down'))
+    this.#session.close(new Error('The server is shutting down'))
   }
 
   #take (notification: object): void | Promise<void> {
-    const { log } = this.#options
+    const log = this.#log
     if (log !== undefined) return log.append(notification, { write: this.#write }).catch(this.#lost)
     if (this.#stream !== undefined) return this.#stream.send(notification)
     const text = frame(notification)
+    this.#frames ??= []
     if (this.#frames.push(text) === 1) setImmediate(this.#commit)
     this.#buffered += text.length
     if (this.#buffered > MAX_BUFFERED) this.#commit()
@@ -173,7 +218,7 @@ class Exchange {
   }
 
   get #lost (): (error: unknown) => void {
-    return (error) => this.#options.reply.log.error({ err: error }, 'a message of a resumable stream could not be kept')
+    return (error) => this.#reply.log.error({ err: error }, 'a message of a resumable stream could not be kept')
   }
 
   /** Ends the stream, not the work: the rest is kept for the client that comes back. */
@@ -185,68 +230,65 @@ class Exchange {
   /** From here on it is a stream of events, with status 200. */
   readonly #commit = (): void => {
     if (this.#responded) return
-    this.#stream = new EventStream(this.#keepAlive, this.#frames.length === 0 ? undefined : this.#frames.join(''))
+    this.#stream = new EventStream(this.#all.keepAlive, this.#frames?.join(''))
     this.#stream.onOverflow = () => this.#onOverflow()
-    this.#frames = []
+    this.#frames = undefined
     this.#answer(this.#stream, SSE_HEADERS)
   }
 
   #onOverflow (): void {
-    const { reply, log } = this.#options
     // What is kept is not lost: the client comes back for it.
-    if (log !== undefined) this.#stream!.finish()
-    else if (!this.#overflowed) reply.log.warn('a client reads its stream too slowly: notifications are dropped')
+    if (this.#log !== undefined) this.#stream!.finish()
+    else if (!this.#overflowed) this.#reply.log.warn('a client reads its stream too slowly: notifications are dropped')
     this.#overflowed = true
   }
 
   /** A promise where the answer is kept before it is sent. */
   #finish (answer: Reply | Reply[] | undefined): void | Promise<void> {
-    const { mode, message, session } = this.#options
-    const replies = this.#shutDown && answer === undefined
-      ? [failure(replyId(message), { code: codes.internalError, message: 'The server is shutting down' })]
-      : answer === undefined ? [] : Array.isArray(answer) ? answer : [answer]
-    const { log } = this.#options
+    const log = this.#log
+    if (answer === undefined && this.#shutDown) answer = failure(replyId(this.#message), { code: codes.internalError, message: 'The server is shutting down' })
     if (log !== undefined) {
-      for (const one of replies) void log.append(one, { write: this.#write }).catch(this.#lost)
+      for (const one of repliesOf(answer)) void log.append(one, { write: this.#write }).catch(this.#lost)
       return log.end().catch(this.#lost).then(() => this.#stream?.finish())
     }
     if (this.#stream !== undefined) {
-      this.#stream.finish(replies.map(frame).join(''))
+      this.#stream.finish(repliesOf(answer).map(frame).join(''))
       return undefined
     }
     if (this.#responded) return undefined
-    const only = replies.length === 1 && !Array.isArray(answer) ? replies[0]! : undefined
-    const status = session.era === 'modern' && only !== undefined && 'error' in only ? fixedStatus.get(only.error.code) : undefined
-    const asJson = mode === 'json' || (this.#frames.length === 0 && (mode === 'auto' || status !== undefined))
+    const status = this.#session.era === 'modern' && answer !== undefined && 'error' in answer ? fixedStatus.get(answer.error.code) : undefined
+    const asJson = this.#mode === 'json' || (this.#frames === undefined && (this.#mode === 'auto' || status !== undefined))
     if (!asJson) {
-      this.#answer(this.#frames.join('') + replies.map(frame).join(''), SSE_HEADERS)
-    } else if (replies.length === 0) {
-      void this.#options.reply.code(202)
-      this.#answer(undefined, {})
+      this.#answer((this.#frames?.join('') ?? '') + repliesOf(answer).map(frame).join(''), SSE_HEADERS)
+    } else if (answer === undefined) {
+      this.#responded = true
+      this.#respond(this.#reply.code(202).send())
     } else {
-      if (status !== undefined) void this.#options.reply.code(status)
-      void jsonReply(this.#options.reply)
-      this.#answer(only === undefined ? `[${replies.map(encode).join(',')}]` : encodeBytes(only), {})
+      if (status !== undefined) void this.#reply.code(status)
+      void jsonReply(this.#reply)
+      this.#answer(Array.isArray(answer) ? `[${answer.map(encode).join(',')}]` : encodeBytes(answer))
     }
     return undefined
   }
 
-  #answer (payload: Payload, headers: Record<string, string>): void {
-    const { reply } = this.#options
+  #answer (payload: string | Buffer | Readable, headers?: Record<string, string>): void {
     this.#responded = true
-    for (const name in headers) void reply.header(name, headers[name])
+    if (headers !== undefined) void this.#reply.headers(headers)
     this.#respond(payload)
   }
 
   #onClose (): void {
-    const { reply, session, abortOnLeave } = this.#options
     // Over HTTP/2 a response counts as finished when its client resets it: what tells is that it was never ended.
-    if (reply.raw.writableEnded) return
+    if (this.#reply.raw.writableEnded) return
     this.#left = true
     clearTimeout(this.#timer)
-    if (abortOnLeave) session.close(new Error('The client has gone'))
+    if (this.#abortOnLeave) this.#session.close(new Error('The client has gone'))
     if (this.#responded) return
     this.#responded = true
-    this.#respond(undefined)
+    this.#respond(this.#reply.send())
   }
+}
+
+function repliesOf (answer: Reply | Reply[] | undefined): Reply[] {
+  return answer === undefined ? [] : Array.isArray(answer) ? answer : [answer]
 }

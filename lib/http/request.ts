@@ -2,22 +2,28 @@
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Http2ServerResponse } from 'node:http2'
-import type { Principal } from '../principal.js'
+import type { Principal, RequestInfo } from '../principal.js'
 import { anonymous } from '../principal.js'
+import type { Session } from '../protocol/session.js'
 import type { Repeated } from './headers.js'
 import { headerValue } from './headers.js'
 
 const kMcp = Symbol('cloudg-mcp.request')
 
-export interface McpRequest {
-  repeated: Repeated | undefined
+// A class, like all that belongs to one request: V8 may come to keep literals made on this path for long.
+export class McpRequest {
+  readonly repeated: Repeated | undefined
   /** The host that the client used, where the guard lets only listed ones pass. */
   knownHost: string | undefined
-  principal: Principal
-  acceptsJson: boolean
-  acceptsSse: boolean
+  principal: Principal = anonymous
+  acceptsJson = false
+  acceptsSse = false
   /** A 2026 message, by its envelope or its version header. */
-  modern: boolean
+  modern = false
+
+  constructor (repeated: Repeated | undefined) {
+    this.repeated = repeated
+  }
 }
 
 /** Requests of the plugin's scope have one shape, and say who calls unless the host has a `principal` of its own. */
@@ -34,11 +40,29 @@ export function decorateRequests (scope: FastifyInstance): void {
 }
 
 export function beginRequest (request: FastifyRequest, repeated: Repeated | undefined): void {
-  (request as any)[kMcp] = { repeated, knownHost: undefined, principal: anonymous, acceptsJson: false, acceptsSse: false, modern: false } satisfies McpRequest
+  (request as any)[kMcp] = new McpRequest(repeated)
 }
 
 export function mcpOf (request: FastifyRequest): McpRequest {
   return (request as any)[kMcp]
+}
+
+/** What a handler gets to see of a request. */
+export class HttpRequest implements RequestInfo {
+  readonly transport = 'http'
+  readonly headers: RequestInfo['headers']
+  readonly sessionId: string | undefined
+  readonly clientInfo: RequestInfo['clientInfo']
+  readonly principal: Principal
+  readonly raw: FastifyRequest
+
+  constructor (request: FastifyRequest, { record }: Session) {
+    this.headers = request.raw.headers
+    this.sessionId = record.id || undefined
+    this.clientInfo = record.clientInfo
+    this.principal = mcpOf(request).principal
+    this.raw = request
+  }
 }
 
 /** Has the client gone already? Over HTTP/2 only the stream under a response can tell. */

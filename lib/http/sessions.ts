@@ -24,6 +24,8 @@ import type { KeepAlive } from './stream.js'
 const STALLED = 1000
 /** ms after which the client of a stream that ends with its process comes back */
 const RETRY = 1000
+/** ms for which a session stays at hand after its last use, at most */
+const AT_HAND = 1000
 
 /** A session while this process works for it. */
 export interface LiveSession {
@@ -31,6 +33,8 @@ export interface LiveSession {
   stream: EventStream | undefined
   /** Streams of its requests that clients came back to. */
   readonly resumed: Set<EventStream>
+  /** Of the backplane, while there are uses here. */
+  use: SessionUse | undefined
   /** Resolves when everything said so far has been kept, where streams are resumable. */
   readonly flush: () => Promise<void>
   uses: number
@@ -43,6 +47,7 @@ export class SessionTable {
   readonly #limits: SessionLimits
   readonly #keepAlive: KeepAlive
   readonly #live = new Map<string, LiveSession>()
+  #resting: NodeJS.Timeout | undefined
   readonly #stopSignals: () => void
 
   readonly #resumable: ResumableOptions | undefined
@@ -57,7 +62,11 @@ export class SessionTable {
   }
 
   /** Sessions that this process has something at work for. */
-  get live (): number { return this.#live.size }
+  get live (): number {
+    let count = 0
+    for (const { uses } of this.#live.values()) if (uses > 0) count++
+    return count
+  }
 
   /** A session that does not exist yet, for its `initialize`: it is kept only when that succeeds. */
   async draft (kind: SessionRecord['kind'], owner: Principal): Promise<Session> {
@@ -73,20 +82,28 @@ export class SessionTable {
   }
 
   /** Takes a session into use; whoever does so releases it. Nothing when it is unknown, ended or another principal's. */
-  async acquire (id: string, kind: SessionRecord['kind'], who: Principal): Promise<LiveSession | undefined> {
-    const use = await this.#backplane.acquire(id, kind, identityOf(who))
+  acquire (id: string, kind: SessionRecord['kind'], who: Principal): LiveSession | undefined | Promise<LiveSession | undefined> {
+    const use = this.#backplane.acquire(id, kind, identityOf(who))
+    return use instanceof Promise ? use.then((found) => this.#take(id, found)) : this.#take(id, use)
+  }
+
+  #take (id: string, use: SessionUse | undefined): LiveSession | undefined {
     if (use === undefined) return undefined
     let live = this.#live.get(id)
-    if (live === undefined) {
-      live = this.#revive(use)
-      this.#live.set(id, live)
-    } else {
-      live.session.adopt(use.record)
-      // The first use keeps it.
-      use.release()
-    }
-    live.uses++
+    if (live === undefined) this.#live.set(id, live = this.#revive(use.record))
+    else live.session.adopt(use.record)
+    if (live.uses++ === 0) live.use = use
+    // The first use keeps it.
+    else use.release()
     return live
+  }
+
+  /** A client that has just called will most often call again: its session stays at hand for a moment. */
+  #rest (): void {
+    this.#resting ??= setTimeout(() => {
+      this.#resting = undefined
+      for (const [id, { uses }] of this.#live) if (uses === 0) this.#live.delete(id)
+    }, AT_HAND).unref()
   }
 
   async end (id: string): Promise<boolean> {
@@ -148,6 +165,7 @@ export class SessionTable {
     let reading: EventReading | undefined
     live.stream = stream
     live.uses++
+    session.subscriptions.clear()
     for (const uri of outbox.subscriptions) session.subscriptions.add(uri)
     const catchUp = changes.addSession(session, outbox.seen)
     stream.once('close', () => {
@@ -218,9 +236,10 @@ export class SessionTable {
   /** Nothing is at work any more. */
   stop (): void {
     this.#stopSignals()
+    clearTimeout(this.#resting)
   }
 
-  #revive ({ record, release }: SessionUse): LiveSession {
+  #revive (record: SessionRecord): LiveSession {
     const { id, kind } = record
     const backplane = this.#backplane
     const log = kind === 'http' && this.#resumable !== undefined ? new EventLog(backplane, id, this.#resumable, STANDALONE) : undefined
@@ -246,10 +265,11 @@ export class SessionTable {
       resumed: new Set(),
       flush: async () => log?.flush(),
       uses: 0,
+      use: undefined,
       release: () => {
         if (--live.uses > 0) return
-        release()
-        if (this.#live.get(id) === live) this.#live.delete(id)
+        live.use!.release()
+        this.#rest()
       }
     }
     return live

@@ -230,15 +230,20 @@ export class AppLayer implements Layer {
 
   // ---- the four calls (a handler's `inputRequired()` passes through them as it is)
 
-  async callTool (name: string, args: Record<string, unknown>, port: CallPort): Promise<ToolResult> {
-    const tool = this.#tools.get(name)
-    if (tool === undefined || !this.#shows(tool, port.principal)) throw new UnknownPrimitiveError('tool', name)
-    this.#requireScopes(tool, port.principal)
-    const info = this.#info('tool', tool.name, tool.spec, args, port)
-    return await this.#through(info, () => {
-      info.context = info.context.forRun()
-      return runTool(tool, info.arguments, info.context, info.started, this.#limits)
-    })
+  // Not async: its promise is that of the run.
+  callTool (name: string, args: Record<string, unknown>, port: CallPort): Promise<ToolResult> {
+    try {
+      const tool = this.#tools.get(name)
+      if (tool === undefined || !this.#shows(tool, port.principal)) throw new UnknownPrimitiveError('tool', name)
+      this.#requireScopes(tool, port.principal)
+      const info = this.#info('tool', tool.name, tool.spec, args, port)
+      return this.#through(info, () => {
+        info.context = info.context.forRun()
+        return runTool(tool, info.arguments, info.context, info.started, this.#limits)
+      })
+    } catch (error) {
+      return rejected(error)
+    }
   }
 
   async readResource (uri: string, port: CallPort): Promise<ResourceContents[]> {
@@ -303,8 +308,7 @@ export class AppLayer implements Layer {
   }
 
   #info (kind: CallInfo['kind'], name: string, spec: CallInfo['spec'], args: Record<string, unknown>, port: CallPort, outer?: Context): CallInfo {
-    const context = new Context(port, this.#read, outer)
-    return { kind, name, spec, arguments: args, principal: port.principal, context, started: performance.now() }
+    return new Run(kind, name, spec, args, new Context(port, this.#read, outer))
   }
 
   readonly #read = async (uri: string, port: CallPort, outer: Context): Promise<ResourceContents[]> => {
@@ -340,5 +344,30 @@ export class AppLayer implements Layer {
     if (this.#servers === 0 || --this.#servers > 0) return
     this.#running = undefined
     await this.#options.stop?.()
+  }
+}
+
+async function rejected (error: unknown): Promise<never> {
+  throw error
+}
+
+// A class: a literal on this path would be kept for long, and with it all that a request is made of.
+class Run implements CallInfo {
+  readonly kind: CallInfo['kind']
+  readonly name: string
+  readonly spec: CallInfo['spec']
+  arguments: Record<string, unknown>
+  readonly principal: Principal
+  context: Context
+  template?: string
+  readonly started = performance.now()
+
+  constructor (kind: CallInfo['kind'], name: string, spec: CallInfo['spec'], args: Record<string, unknown>, context: Context) {
+    this.kind = kind
+    this.name = name
+    this.spec = spec
+    this.arguments = args
+    this.principal = context.principal
+    this.context = context
   }
 }

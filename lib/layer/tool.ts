@@ -2,6 +2,9 @@
 
 import { performance } from 'node:perf_hooks'
 import { InvalidNameError } from '../errors.js'
+import { copyOf } from '../runtime/copy.js'
+import type { Lasting } from '../runtime/turn.js'
+import { afterTurn } from '../runtime/turn.js'
 import type { AccessRules } from './access.js'
 import type { ContentBlock, ToolResult } from './content.js'
 import { asToolResult, mirror, naturalResult } from './content.js'
@@ -129,19 +132,23 @@ export async function runTool (tool: Tool, args: Record<string, unknown>, ctx: C
   const checkable = tool.output !== undefined && !isError && (whole?.resultType ?? 'complete') === 'complete'
   let structured = whole === undefined ? value : whole.structuredContent
   if (checkable) structured = await checkOutput(tool, structured)
-  const result = whole ?? naturalResult(structured, tool.output !== undefined, limits.maxOutputChars)
+  // What a handler returned is its own: it may be returned again.
+  const result: ToolResult = whole === undefined ? naturalResult(structured, tool.output !== undefined, limits.maxOutputChars) : copyOf(whole)
   const links = ctx.takeLinks()
-  const made: ToolResult = { ...result, content: links === undefined ? result.content : [...result.content, ...links], isError }
+  if (links !== undefined) result.content = [...result.content, ...links]
+  result.isError = isError
   if (whole !== undefined && tool.output !== undefined) {
-    if (isError) delete made.structuredContent
+    if (isError) delete result.structuredContent
     else if (checkable) {
-      made.structuredContent = structured
+      result.structuredContent = structured
       // Clients that know no structured content read the text.
-      if (made.content.length === 0) made.content = [mirror(structured, limits.maxOutputChars)]
+      if (result.content.length === 0) result.content = [mirror(structured, limits.maxOutputChars)]
     }
   }
-  made._meta = { ...result._meta, 'cloudg/duration_ms': result._meta?.['cloudg/duration_ms'] ?? Math.round(performance.now() - started) }
-  return made
+  const meta: Record<string, unknown> = result._meta === undefined ? {} : copyOf(result._meta)
+  meta['cloudg/duration_ms'] ??= Math.round(performance.now() - started)
+  result._meta = meta
+  return result
 }
 
 /** Asks everything at once. */
@@ -163,14 +170,36 @@ async function checkOutput (tool: Tool, value: unknown): Promise<unknown> {
 /** Fails after `ms` and aborts the call's signal; the work itself goes on until it looks at that, and holds no process. */
 function within<T> (ms: number, work: Promise<T>, name: string, ctx: Context): Promise<T> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => {
+    const deadline = new Deadline(ms, () => {
       const error = new TimeoutError(`Tool ${name} timed out`)
       ctx.stop(error)
       reject(error)
-    }, ms).unref()
+    })
+    afterTurn(deadline)
     work.then(
-      (value) => { clearTimeout(timer); resolve(value) },
-      (error) => { clearTimeout(timer); reject(error) }
+      (value) => { deadline.met(); resolve(value) },
+      (error) => { deadline.met(); reject(error) }
     )
   })
+}
+
+class Deadline implements Lasting {
+  readonly #ms: number
+  readonly #late: () => void
+  #timer: NodeJS.Timeout | undefined
+  #over = false
+
+  constructor (ms: number, late: () => void) {
+    this.#ms = ms
+    this.#late = late
+  }
+
+  lasts (): void {
+    if (!this.#over) this.#timer = setTimeout(this.#late, this.#ms).unref()
+  }
+
+  met (): void {
+    this.#over = true
+    clearTimeout(this.#timer)
+  }
 }

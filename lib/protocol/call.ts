@@ -8,6 +8,7 @@ import type { Principal, RequestInfo } from '../principal.js'
 import { anonymous } from '../principal.js'
 import type { Features, Version } from '../revisions.js'
 import { featuresOf } from '../revisions.js'
+import type { Member } from '../runtime/roster.js'
 import { LayerError } from '../layer/errors.js'
 import { ask, Rounds } from './ask.js'
 import type { Envelope } from './era.js'
@@ -35,7 +36,9 @@ export interface Exchange {
 
 const ROOM = Promise.resolve()
 
-export class Call implements CallPort {
+export class Call implements CallPort, Member {
+  /** Among those of its session that are under way. */
+  place = -1
   readonly session: Session
   readonly requestId: RequestId
   readonly method: string
@@ -51,6 +54,8 @@ export class Call implements CallPort {
   suspended = false
   /** Run when the call ends, however it does. */
   onEnd: (() => void) | undefined
+  /** Run when there is no longer a result to wait for. */
+  onStop: ((reason: Error) => void) | undefined
   /** Handshake era: answers to an explicit `inputRequired()`. */
   answers: { responses: Record<string, unknown>, own: unknown } | undefined
   readonly #exchange: Exchange
@@ -60,7 +65,6 @@ export class Call implements CallPort {
   #aborted: Error | undefined
   #listeners: Set<(reason: Error) => void> | undefined
   #controller: AbortController | undefined
-  #onAbort: ((reason: Error) => void) | undefined
   #whatWaits: Set<(reason: Error) => void> | undefined
 
   constructor (session: Session, id: RequestId, method: string, params: Params, version: Version, envelope: Envelope | undefined,
@@ -188,15 +192,6 @@ export class Call implements CallPort {
     return this.features.polling && this.#exchange.closeStream?.() === true
   }
 
-  /** The work, or the abort of it: whichever comes first. */
-  untilAborted<T> (work: Promise<T>): Promise<T> {
-    return new Promise((resolve, reject) => {
-      if (this.cancelled) reject(this.#aborted)
-      this.#onAbort = reject
-      work.then(resolve, reject)
-    })
-  }
-
   onAbort (listener: (reason: Error) => void): () => void {
     if (this.#aborted !== undefined) listener(this.#aborted)
     this.#listeners ??= new Set()
@@ -221,7 +216,7 @@ export class Call implements CallPort {
     if (this.#ended) return
     this.cancelled = true
     this.stop(reason)
-    this.#onAbort?.(reason)
+    this.onStop?.(reason)
   }
 
   /** The call is answered with questions. Its work is told so, and no longer waited for. */
@@ -229,7 +224,7 @@ export class Call implements CallPort {
     if (this.#ended) return
     this.suspended = true
     this.stop(reason)
-    this.#onAbort?.(reason)
+    this.onStop?.(reason)
   }
 
   /** Why nothing can be asked any more; nothing while it can. */

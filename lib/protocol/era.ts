@@ -34,6 +34,7 @@ export function envelopeMeta (message: unknown): Record<string, unknown> | undef
 
 /** Both keys are there, or -32602 that names the missing ones. */
 export function requireEnvelopeKeys (meta: Record<string, unknown> | undefined): asserts meta is Record<string, unknown> {
+  if (meta !== undefined && Object.hasOwn(meta, META.protocolVersion) && Object.hasOwn(meta, META.clientCapabilities)) return
   const missing = [META.protocolVersion, META.clientCapabilities].filter((key) => meta === undefined || !Object.hasOwn(meta, key))
   if (missing.length > 0) throw new RpcError(codes.invalidParams, `params._meta is missing the required envelope key(s): ${missing.join(', ')}`)
 }

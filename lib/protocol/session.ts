@@ -2,11 +2,12 @@
 // handle() takes a decoded message, or a batch where the revision has it, and resolves to what has to be answered.
 
 import type { SessionRecord, SessionUpdate } from '../backplane/index.js'
-import type { Params, Reply, RequestId } from '../jsonrpc.js'
+import type { Params, Reply, RequestId, Result } from '../jsonrpc.js'
 import { codes, failure, isObject, isRequestId, replyId, RpcError, success } from '../jsonrpc.js'
 import type { Principal, RequestInfo, TransportKind } from '../principal.js'
 import { identityOf } from '../principal.js'
 import type { HandshakeVersion, Version } from '../revisions.js'
+import { Roster } from '../runtime/roster.js'
 import { featuresOf, LATEST_HANDSHAKE, MODERN } from '../revisions.js'
 import { SuspendedError } from '../layer/errors.js'
 import { Questions } from './ask.js'
@@ -16,6 +17,7 @@ import { MAX_SUBSCRIPTIONS } from './changes.js'
 import type { Envelope } from './era.js'
 import { envelopeOf, HANDSHAKE_CONNECTION, MODERN_CONNECTION, NO_ENVELOPE, readEnvelope } from './era.js'
 import { isCrash } from './errors.js'
+import type { Method } from './methods/table.js'
 import { methodOf } from './methods/table.js'
 import type { ProtocolServer } from './server.js'
 import { stamp } from './wire.js'
@@ -53,8 +55,6 @@ export class Session {
   readonly server: ProtocolServer
   readonly transport: TransportKind
   record: SessionRecord
-  /** URIs whose updates it wants, as far as this process has to know: where its stream is. */
-  readonly subscriptions = new Set<string>()
   /** Fixed by the first request. */
   era: 'handshake' | 'modern' | undefined
   /** An `initialize` has been answered, here or elsewhere. */
@@ -68,8 +68,9 @@ export class Session {
   readonly #save: SessionOptions['save']
   readonly #subscribe: SessionOptions['subscribe']
   // Not by id: a client that uses one twice at once must not lose hold of the first.
-  #inflight: Set<Call> | undefined
+  #inflight: Roster<Call> | undefined
   #questions: Questions | undefined
+  #subscriptions: Set<string> | undefined
 
   constructor (server: ProtocolServer, options: SessionOptions) {
     const { transport = 'memory', send, reachable, principal, register = true, preinitialized, record, isNew = false, save, subscribe } = options
@@ -85,6 +86,12 @@ export class Session {
     this.record = record ?? newRecord(server.defaultLogLevel, preinitialized)
     this.era = this.#initialized ? 'handshake' : undefined
     if (register && send !== undefined) server.changes.addSession(this)
+  }
+
+  /** URIs whose updates it wants, as far as this process has to know: where its stream is. */
+  get subscriptions (): Set<string> {
+    this.#subscriptions ??= new Set()
+    return this.#subscriptions
   }
 
   get closed (): boolean { return this.#closed }
@@ -203,35 +210,64 @@ export class Session {
     return this.#request(id, method, (params ?? {}) as Params, exchange)
   }
 
-  async #request (id: RequestId, method: string, params: Params, exchange: Exchange): Promise<Reply | undefined> {
-    let call: Call | undefined
-    let stay: (() => void) | undefined
+  #request (id: RequestId, method: string, params: Params, exchange: Exchange): Promise<Reply | undefined> {
+    let call: Call
+    let run: Method
     try {
       const envelope = this.#route(method, params)
-      const implementation = methodOf(envelope === undefined ? 'handshake' : 'modern', method, this.server.layer.capabilities)
-      if (implementation === undefined) throw new RpcError(codes.methodNotFound, 'Method not found', method)
-      const request = exchange.request ?? this.#requestInfo(envelope)
-      call = new Call(this, id, method, params, envelope?.version ?? this.record.version, envelope, request, exchange)
-      this.#track(call)
-      if (exchange.signal !== undefined) stay = abortWith(call, exchange.signal)
-      call.principal = exchange.principal ?? this.#principal ?? await this.server.resolvePrincipal(request)
-      if (call.cancelled) return undefined
-      const result = await call.untilAborted(implementation(call, params))
-      if (call.cancelled) return undefined
-      const reply = success(id, result)
-      if (method === 'initialize') this.#initialized = true
-      return reply
+      const found = methodOf(envelope === undefined ? 'handshake' : 'modern', method, this.server.layer.capabilities)
+      if (found === undefined) throw new RpcError(codes.methodNotFound, 'Method not found', method)
+      run = found
+      call = new Call(this, id, method, params, envelope?.version ?? this.record.version, envelope, exchange.request ?? this.#requestInfo(envelope), exchange)
     } catch (error) {
-      if (call?.cancelled) return undefined
-      return this.#failed(id, method, call, error)
-    } finally {
-      stay?.()
-      if (call !== undefined) this.#untrack(call)
-      if (call?.method === 'initialize') {
-        this.#initializing = false
-        if (!this.#initialized) this.era = undefined
-      }
+      return Promise.resolve(this.#failed(id, method, undefined, error))
     }
+    return this.#serve(call, run, exchange)
+  }
+
+  /** From here to the end of the call, which comes once: with its result, with why there is none, or with its abort. */
+  #serve (call: Call, run: Method, { principal = this.#principal, signal }: Exchange): Promise<Reply | undefined> {
+    return new Promise((resolve) => {
+      let stay: (() => void) | undefined
+      const end = (reply: Reply | undefined): void => {
+        stay?.()
+        this.#untrack(call)
+        if (call.method === 'initialize') {
+          this.#initialized = reply !== undefined && 'result' in reply
+          this.#initializing = false
+          if (!this.#initialized) this.era = undefined
+        }
+        resolve(reply)
+      }
+      const fail = (error: unknown): void => {
+        if (!call.ended) end(call.cancelled ? undefined : this.#failed(call.requestId, call.method, call, error))
+      }
+      const succeed = (result: Result): void => {
+        if (call.ended) return
+        let reply: Reply
+        try {
+          reply = success(call.requestId, result)
+        } catch (error) {
+          return fail(error)
+        }
+        end(reply)
+      }
+      const begin = (who: Principal): void => {
+        if (call.ended) return
+        call.principal = who
+        try {
+          run(call, call.params).then(succeed, fail)
+        } catch (error) {
+          fail(error)
+        }
+      }
+      this.#track(call)
+      call.onStop = fail
+      if (signal !== undefined) stay = abortWith(call, signal)
+      if (call.ended) stay?.()
+      else if (principal !== undefined) begin(principal)
+      else this.server.resolvePrincipal(call.request).then(begin, fail)
+    })
   }
 
   /** The answer to a request that came to no result; to a 2026 call that has to ask first, its questions. */
@@ -293,7 +329,7 @@ export class Session {
   }
 
   #track (call: Call): void {
-    this.#inflight ??= new Set()
+    this.#inflight ??= new Roster()
     this.#inflight.add(call)
   }
 

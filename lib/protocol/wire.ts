@@ -7,6 +7,7 @@ import type { ContentBlock, PromptResult, ResourceContents, ToolResult } from '.
 import type { ServerInfo } from '../layer/contract.js'
 import type { Features, Version } from '../revisions.js'
 import { featuresOf } from '../revisions.js'
+import { copyOf } from '../runtime/copy.js'
 import { META } from './era.js'
 
 type Item = Record<string, any>
@@ -69,9 +70,16 @@ function withoutModernKeys (result: Item): Item {
   return rest
 }
 
+/** Has it nothing that the revision does not know? */
+function isKnown ({ structuredContent, resultType, ttlMs, cacheScope }: Item, has: Features): boolean {
+  return has.structured && (structuredContent === undefined || isObject(structuredContent)) &&
+    resultType === undefined && ttlMs === undefined && cacheScope === undefined
+}
+
 export function shapeToolResult (result: ToolResult, version: Version): Result {
   const has = featuresOf(version)
   if (has.anyOutput) return result
+  if (isKnown(result, has)) return result
   const { structuredContent, content, _meta, ...rest } = withoutModernKeys(result)
   // Before 2026 structured content is an object; the text says the rest.
   const keep = has.structured && isObject(structuredContent)
@@ -113,10 +121,11 @@ export interface CacheHints { ttl: number, scope: 'public' | 'private' }
 /** What 2026 adds to a result that succeeded; what the handler set itself stays. `hints` on cacheable methods only. */
 export function stamp (result: Result, serverInfo: Result, hints: CacheHints | undefined): Result {
   const { _meta } = result
-  const stamped: Result = { ...result, resultType: result.resultType ?? 'complete' }
+  const stamped = copyOf(result)
+  stamped.resultType ??= 'complete'
   if (hints !== undefined && stamped.resultType === 'complete') {
-    stamped.ttlMs = result.ttlMs ?? hints.ttl
-    stamped.cacheScope = result.cacheScope ?? hints.scope
+    stamped.ttlMs ??= hints.ttl
+    stamped.cacheScope ??= hints.scope
   }
   stamped._meta = isObject(_meta) ? { [META.serverInfo]: serverInfo, ..._meta } : { [META.serverInfo]: serverInfo }
   return stamped

@@ -193,7 +193,9 @@ async function contract (t: Test, service: (t: Test) => Promise<Join>): Promise<
       await one.acquire(idle.id, 'http', 'mallory')
     }
     t.equal(await one.acquire(idle.id, 'http', 'alice'), undefined, 'a stranger does not keep it alive')
-    t.ok(await other.acquire(asked.id, 'http', 'alice').then((taken) => taken?.release() ?? true), 'one that is asked for lives')
+    const lives = await other.acquire(asked.id, 'http', 'alice')
+    t.ok(lives, 'one that is asked for lives')
+    lives?.release()
     const taken = await one.acquire(used.id, 'http', 'alice')
     t.ok(taken, 'one in use elsewhere lives')
     taken?.release()

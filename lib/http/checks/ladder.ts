@@ -2,6 +2,7 @@
 // The first rung that fails answers. MCP 2026-07-28 "Streamable HTTP / request headers"; order as in the source documents.
 
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { RequestId } from '../../jsonrpc.js'
 import { codes, isObject, isRequest, replyId, RpcError } from '../../jsonrpc.js'
 import type { HeaderParam } from '../../layer/header-params.js'
 import { envelopeMeta, META, requireEnvelopeKeys, requireServedVersion } from '../../protocol/era.js'
@@ -15,10 +16,10 @@ import { header, mcpOf } from '../request.js'
 
 export function ladderHook (server: ProtocolServer) {
   return function checkLadder (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void {
-    const finish = (refused: Refusal | undefined): void => { refused === undefined ? done() : refuse(reply, refused) }
     const refused = request.method === 'POST' ? climb(server, request) : checkVersion(request)
-    if (refused instanceof Promise) refused.then(finish, done)
-    else finish(refused)
+    if (refused === undefined) done()
+    else if (!(refused instanceof Promise)) refuse(reply, refused)
+    else refused.then((late) => { late === undefined ? done() : refuse(reply, late) }, done)
   }
 }
 
@@ -43,26 +44,27 @@ function climb (server: ProtocolServer, request: FastifyRequest): Refusal | unde
   if (typeof message.method !== 'string') return refusal(400, 'Invalid Request: method must be a string', { id })
   const params: unknown = message.params ?? {}
   if (!isObject(params)) return refusal(400, 'params must be an object', { id, code: codes.invalidParams })
-  const attempt = (check: () => void): Refusal | undefined => {
-    try {
-      check()
-      return undefined
-    } catch (error) {
-      if (!(error instanceof RpcError)) throw error
-      return fromRpcError(error, id, error.code === codes.methodNotFound ? 404 : 400)
-    }
+  try {
+    compare(request, message.method, params)
+  } catch (error) {
+    return refusedBy(error, id)
   }
-  const refused = attempt(() => compare(request, message.method, params))
-  if (refused !== undefined || message.method !== 'tools/call' || typeof params.name !== 'string') return refused
-  const compareParams = (declared: readonly HeaderParam[] = []): Refusal | undefined =>
-    declared.length === 0 ? undefined : attempt(() => declared.forEach((one) => compareParam(request, one, params.arguments)))
+  if (message.method !== 'tools/call' || typeof params.name !== 'string') return undefined
   const declared = server.layer.headerParams?.(params.name, mcp.principal)
-  return declared instanceof Promise ? declared.then(compareParams) : compareParams(declared)
+  return declared instanceof Promise
+    ? declared.then((found) => compareParams(request, id, found, params.arguments))
+    : compareParams(request, id, declared, params.arguments)
+}
+
+function refusedBy (error: unknown, id: RequestId): Refusal {
+  if (!(error instanceof RpcError)) throw error
+  return fromRpcError(error, id, error.code === codes.methodNotFound ? 404 : 400)
 }
 
 /** The handshake era's header: a revision that exists, if it is there at all. */
 function checkVersion (request: FastifyRequest): Refusal | undefined {
-  const conflict = [...mcpOf(request).repeated ?? []].find(([, value]) => value === null)
+  const { repeated } = mcpOf(request)
+  const conflict = repeated === undefined ? undefined : [...repeated].find(([, value]) => value === null)
   if (conflict !== undefined) return refusal(400, `Bad Request: ${conflict[0]} header appears more than once`)
   const version = header(request, HEADER.protocolVersion)
   return version === undefined || isVersion(version) ? undefined : refusal(400, `Unsupported MCP-Protocol-Version: ${version}`)
@@ -92,6 +94,15 @@ function compare (request: FastifyRequest, method: string, params: Record<string
   requireServedVersion(version)
   // There is no such method in this era; a stdio connection says so in other words.
   if (method === 'initialize') throw new RpcError(codes.methodNotFound, 'Method not found', method)
+}
+
+function compareParams (request: FastifyRequest, id: RequestId, declared: readonly HeaderParam[] = [], args: unknown): Refusal | undefined {
+  try {
+    for (const one of declared) compareParam(request, one, args)
+    return undefined
+  } catch (error) {
+    return refusedBy(error, id)
+  }
 }
 
 function compareParam (request: FastifyRequest, declared: HeaderParam, args: unknown): void {
