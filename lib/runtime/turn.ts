@@ -5,13 +5,17 @@
 export interface Lasting { lasts: () => void }
 
 let begun: Lasting[] = []
+let ending: Lasting[] = []
 
 export function afterTurn (work: Lasting): void {
   if (begun.push(work) === 1) setImmediate(endTurn)
 }
 
 function endTurn (): void {
-  const all = begun
-  begun = []
-  for (const work of all) work.lasts()
+  [begun, ending] = [ending, begun]
+  try {
+    for (const work of ending) work.lasts()
+  } finally {
+    ending.length = 0
+  }
 }
