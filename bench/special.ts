@@ -1,5 +1,5 @@
 // npm run bench:special: what is no stream of equal requests. W6 initialize + DELETE cycles, W7 idle streams and a change to
-// all of them, W8 many slow calls at once. BENCH_ONLY (W6;W7;W8), BENCH_STREAMS (1000,5000), BENCH_CYCLES (3000).
+// all of them, W8 many slow calls at once. BENCH_ONLY (W6;W7;W8), BENCH_STREAMS (1000,5000), BENCH_CYCLES (3000), BENCH_PEERS=0 (without the other servers).
 
 import { Agent, request } from 'node:http'
 import type { IncomingMessage } from 'node:http'
@@ -29,7 +29,7 @@ console.log(`\n${new Date().toISOString().slice(0, 10)}, Node ${process.version}
 if (wanted('W6')) {
   const cycles = Number(process.env.BENCH_CYCLES ?? 3000)
   console.log(`\n| W6 ${cycles} cycles of initialize, initialized, DELETE | CPU µs/cycle | heap left, bytes/cycle |\n|---|---|---|`)
-  for (const server of [ours, ...sessionServers]) {
+  for (const server of [ours, ...(process.env.BENCH_PEERS === '0' ? [] : sessionServers)]) {
     await withServer(server, async (child, port) => {
       const cycle = async (): Promise<void> => {
         const session = await openSession(port, server.headers ?? {})
@@ -53,7 +53,7 @@ if (wanted('W6')) {
 if (wanted('W7')) {
   console.log('\n| W7 idle streams | streams | RSS KB/stream | heap KB/stream | change to all, ms | loop blocked, ms |\n|---|---|---|---|---|---|')
   for (const count of (process.env.BENCH_STREAMS ?? '1000,5000').split(',').map(Number)) {
-    for (const server of [{ ...ours, name: 'cloudg-mcp, listen' }, { ...ours, name: 'cloudg-mcp, session' }, { name: 'official v2, listen', file: V2 }]) {
+    for (const server of [{ ...ours, name: 'cloudg-mcp, listen' }, { ...ours, name: 'cloudg-mcp, session' }, ...(process.env.BENCH_PEERS === '0' ? [] : [{ name: 'official v2, listen', file: V2 }])]) {
       const session = server.name.endsWith('session')
       await withServer(server, async (child, port) => {
         const agent = new Agent({ keepAlive: true, maxSockets: Infinity })

@@ -1,6 +1,7 @@
 // Server-sent events: frames, one stream, and the one timer that keeps all streams of an endpoint alive.
 // WHATWG HTML "Server-sent events"; one `data:` line a message, comments as keep-alive.
 
+import { ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
 import { encode, oneLine } from '../jsonrpc.js'
 
@@ -20,9 +21,13 @@ export function frame (message: object): string {
   return `event: message\ndata: ${oneLine(encode(message))}\n\n`
 }
 
-/** A stream of events to one client. Fastify pipes it into the response; ended by us, or destroyed when the client leaves. */
+/**
+ * A stream of events to one client; ended by us, or destroyed when the client leaves. Fastify pipes it into the response, and then it
+ * is the response that is written to: a pipe costs each stream some kilobytes. A host may put a stream of its own in between.
+ */
 export class EventStream extends Readable {
   readonly #keepAlive: KeepAlive
+  #response: ServerResponse | undefined
   #finished = false
   #roomAgain: Promise<void> | undefined
   #letGo: (() => void) | undefined
@@ -53,12 +58,12 @@ export class EventStream extends Readable {
   /** Sends text that is framed already. */
   write (text: string): void | Promise<void> {
     if (this.destroyed || this.#finished) return undefined
-    if (this.readableLength > MAX_QUEUED) {
+    if (this.#queued > MAX_QUEUED) {
       this.onOverflow?.()
       return this.destroyed || this.#finished ? undefined : this.#room()
     }
     this.wroteAt = Date.now()
-    if (this.push(text)) return undefined
+    if (this.#response === undefined ? this.push(text) : this.#response.write(text)) return undefined
     this.#fullSince ??= Date.now()
     return this.#room()
   }
@@ -71,8 +76,12 @@ export class EventStream extends Readable {
   finish (last = ''): void {
     if (this.destroyed || this.#finished) return
     this.#finished = true
-    if (last !== '') this.push(last)
-    this.push(null)
+    if (this.#response !== undefined) {
+      this.#response.end(last)
+    } else {
+      if (last !== '') this.push(last)
+      this.push(null)
+    }
     this.#keepAlive.remove(this)
     this.#release()
   }
@@ -80,6 +89,21 @@ export class EventStream extends Readable {
   override _read (): void {
     this.#fullSince = undefined
     this.#release()
+  }
+
+  override pipe<T extends NodeJS.WritableStream> (destination: T, options?: { end?: boolean }): T {
+    if (!(destination instanceof ServerResponse) || this.#finished) return super.pipe(destination, options)
+    this.#response = destination
+    destination.on('drain', () => this._read())
+    // The response is over when all has been handed on, or when the client has left.
+    destination.once('close', () => this.destroy())
+    const queued = this.read() as Buffer | null
+    if (queued !== null) destination.write(queued)
+    return destination
+  }
+
+  get #queued (): number {
+    return this.#response?.writableLength ?? this.readableLength
   }
 
   override _destroy (error: Error | null, done: (error?: Error | null) => void): void {
