@@ -192,7 +192,7 @@ class Exchange implements Member, Lasting, SessionExchange {
     if (this.#over || this.#left) return
     if (hasLeft(this.#reply)) return this.#onClose()
     this.#reply.raw.once('close', () => this.#onClose())
-    if (this.#mode !== 'json' && !this.#responded) this.#timer = setTimeout(this.#commit, COMMIT_AFTER)
+    if (this.#mode !== 'json' && !this.#responded) this.#timer = setTimeout(() => this.#commit(), COMMIT_AFTER)
   }
 
   /** The server closes: the work is aborted, and a client that waits is told. */
@@ -207,7 +207,7 @@ class Exchange implements Member, Lasting, SessionExchange {
     if (this.#stream !== undefined) return this.#stream.send(notification)
     const text = frame(notification)
     this.#frames ??= []
-    if (this.#frames.push(text) === 1) setImmediate(this.#commit)
+    if (this.#frames.push(text) === 1) setImmediate(() => this.#commit())
     this.#buffered += text.length
     if (this.#buffered > MAX_BUFFERED) this.#commit()
     return undefined
@@ -228,7 +228,7 @@ class Exchange implements Member, Lasting, SessionExchange {
   }
 
   /** From here on it is a stream of events, with status 200. */
-  readonly #commit = (): void => {
+  #commit (): void {
     if (this.#responded) return
     this.#stream = new EventStream(this.#all.keepAlive, this.#frames?.join(''))
     this.#stream.onOverflow = () => this.#onOverflow()

@@ -1,6 +1,6 @@
 // One request while it is served: what its handler may know and do (the CallPort), and its end, be it an answer or a cancellation.
 
-import type { Params, RequestId } from '../jsonrpc.js'
+import type { Params, Reply, RequestId } from '../jsonrpc.js'
 import { isObject, isRequestId } from '../jsonrpc.js'
 import type { Question } from '../layer/ask.js'
 import type { CallPort, Logger } from '../layer/context.js'
@@ -54,8 +54,8 @@ export class Call implements CallPort, Member {
   suspended = false
   /** Run when the call ends, however it does. */
   onEnd: (() => void) | undefined
-  /** Run when there is no longer a result to wait for. */
-  onStop: ((reason: Error) => void) | undefined
+  /** Answers it. */
+  resolve!: (reply: Reply | undefined) => void
   /** Handshake era: answers to an explicit `inputRequired()`. */
   answers: { responses: Record<string, unknown>, own: unknown } | undefined
   readonly #exchange: Exchange
@@ -65,6 +65,7 @@ export class Call implements CallPort, Member {
   #aborted: Error | undefined
   #listeners: Set<(reason: Error) => void> | undefined
   #controller: AbortController | undefined
+  #stopListening: (() => void) | undefined
   #whatWaits: Set<(reason: Error) => void> | undefined
 
   constructor (session: Session, id: RequestId, method: string, params: Params, version: Version, envelope: Envelope | undefined,
@@ -122,14 +123,14 @@ export class Call implements CallPort, Member {
     if (this.#ended) return undefined
     try {
       const room = sink === undefined ? this.session.send(message) : sink(message)
-      return room === undefined ? undefined : room.catch(this.#unsent)
+      return room === undefined ? undefined : room.catch((error) => this.#unsent(error))
     } catch (error) {
       return this.#unsent(error)
     }
   }
 
   // Log data that JSON cannot hold, a pipe that broke: handlers do not wait for a log message, so nobody could catch this.
-  readonly #unsent = (error: unknown): void => {
+  #unsent (error: unknown): void {
     this.log.error({ err: error }, 'a notification could not be sent')
   }
 
@@ -211,12 +212,20 @@ export class Call implements CallPort, Member {
     if (this.#aborted !== undefined) this.#aborted = this.#controller = undefined
   }
 
+  /** Aborts it with a signal, which may outlive many calls. */
+  listen (signal: AbortSignal): void {
+    const abort = (): void => this.abort(new Error('The client has gone'))
+    if (signal.aborted) return abort()
+    signal.addEventListener('abort', abort, { once: true })
+    this.#stopListening = () => signal.removeEventListener('abort', abort)
+  }
+
   /** The peer wants no answer, or nobody is there to read it. */
   abort (reason: Error): void {
     if (this.#ended) return
     this.cancelled = true
     this.stop(reason)
-    this.onStop?.(reason)
+    this.session.stopped(this, reason)
   }
 
   /** The call is answered with questions. Its work is told so, and no longer waited for. */
@@ -224,7 +233,7 @@ export class Call implements CallPort, Member {
     if (this.#ended) return
     this.suspended = true
     this.stop(reason)
-    this.onStop?.(reason)
+    this.session.stopped(this, reason)
   }
 
   /** Why nothing can be asked any more; nothing while it can. */
@@ -246,6 +255,7 @@ export class Call implements CallPort, Member {
       for (const give of this.#whatWaits) give(reason)
     }
     this.#ended = true
+    this.#stopListening?.()
     this.onEnd?.()
   }
 }

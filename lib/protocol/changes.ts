@@ -27,6 +27,8 @@ function keyOf (change: Change): string {
 /** Where the log of changes is: at this change, and at the one before it. */
 export interface Place { position: string, before: string }
 
+const always = (): boolean => true
+
 /** Someone who is told of changes, at its own pace. */
 export class Subscriber {
   readonly #wants: (change: Change) => boolean
@@ -46,7 +48,7 @@ export class Subscriber {
    * @param from where it has to catch up from
    * @param isNew false for changes that it has been told of, perhaps by a process that was ahead of this one
    */
-  constructor (wants: (change: Change) => boolean, deliver: (change: Change, seen: string) => void | Promise<void>, onOverflow: () => void, from?: string, isNew = (_position: string) => true) {
+  constructor (wants: (change: Change) => boolean, deliver: (change: Change, seen: string) => void | Promise<void>, onOverflow: () => void, from?: string, isNew: (position: string) => boolean = always) {
     this.#wants = wants
     this.#deliver = deliver
     this.#onOverflow = onOverflow

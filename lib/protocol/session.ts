@@ -228,46 +228,53 @@ export class Session {
   /** From here to the end of the call, which comes once: with its result, with why there is none, or with its abort. */
   #serve (call: Call, run: Method, { principal = this.#principal, signal }: Exchange): Promise<Reply | undefined> {
     return new Promise((resolve) => {
-      let stay: (() => void) | undefined
-      const end = (reply: Reply | undefined): void => {
-        stay?.()
-        this.#untrack(call)
-        if (call.method === 'initialize') {
-          this.#initialized = reply !== undefined && 'result' in reply
-          this.#initializing = false
-          if (!this.#initialized) this.era = undefined
-        }
-        resolve(reply)
-      }
-      const fail = (error: unknown): void => {
-        if (!call.ended) end(call.cancelled ? undefined : this.#failed(call.requestId, call.method, call, error))
-      }
-      const succeed = (result: Result): void => {
-        if (call.ended) return
-        let reply: Reply
-        try {
-          reply = success(call.requestId, result)
-        } catch (error) {
-          return fail(error)
-        }
-        end(reply)
-      }
-      const begin = (who: Principal): void => {
-        if (call.ended) return
-        call.principal = who
-        try {
-          run(call, call.params).then(succeed, fail)
-        } catch (error) {
-          fail(error)
-        }
-      }
+      call.resolve = resolve
       this.#track(call)
-      call.onStop = fail
-      if (signal !== undefined) stay = abortWith(call, signal)
-      if (call.ended) stay?.()
-      else if (principal !== undefined) begin(principal)
-      else this.server.resolvePrincipal(call.request).then(begin, fail)
+      if (signal !== undefined) call.listen(signal)
+      if (principal !== undefined) this.#run(call, run, principal)
+      else this.server.resolvePrincipal(call.request).then((who) => this.#run(call, run, who), (error) => this.#fail(call, error))
     })
+  }
+
+  #run (call: Call, run: Method, principal: Principal): void {
+    if (call.ended) return
+    call.principal = principal
+    try {
+      run(call, call.params).then((result) => this.#succeed(call, result), (error) => this.#fail(call, error))
+    } catch (error) {
+      this.#fail(call, error)
+    }
+  }
+
+  #succeed (call: Call, result: Result): void {
+    if (call.ended) return
+    let reply: Reply
+    try {
+      reply = success(call.requestId, result)
+    } catch (error) {
+      return this.#fail(call, error)
+    }
+    this.#end(call, reply)
+  }
+
+  #fail (call: Call, error: unknown): void {
+    if (!call.ended) this.#end(call, call.cancelled ? undefined : this.#failed(call.requestId, call.method, call, error))
+  }
+
+  #end (call: Call, reply: Reply | undefined): void {
+    call.end()
+    this.#inflight?.delete(call)
+    if (call.method === 'initialize') {
+      this.#initialized = reply !== undefined && 'result' in reply
+      this.#initializing = false
+      if (!this.#initialized) this.era = undefined
+    }
+    call.resolve(reply)
+  }
+
+  /** A call that there is no longer a result to wait for. */
+  stopped (call: Call, reason: Error): void {
+    this.#fail(call, reason)
   }
 
   /** The answer to a request that came to no result; to a 2026 call that has to ask first, its questions. */
@@ -332,11 +339,6 @@ export class Session {
     this.#inflight ??= new Roster()
     this.#inflight.add(call)
   }
-
-  #untrack (call: Call): void {
-    call.end()
-    this.#inflight?.delete(call)
-  }
 }
 
 function newRecord (logLevel: string, version: HandshakeVersion = LATEST_HANDSHAKE): SessionRecord {
@@ -350,14 +352,6 @@ export function sessionRecord (id: string, kind: SessionRecord['kind'], owner: P
 
 function isInitialize (message: unknown): boolean {
   return isObject(message) && message.method === 'initialize'
-}
-
-/** Gives back how to stop listening: a signal may outlive many calls. */
-function abortWith (call: Call, signal: AbortSignal): () => void {
-  const abort = (): void => call.abort(new Error('The client has gone'))
-  if (signal.aborted) abort()
-  else signal.addEventListener('abort', abort, { once: true })
-  return () => signal.removeEventListener('abort', abort)
 }
 
 /** The answer to a message that is no JSON-RPC 2.0 message; nothing when it is one. */
