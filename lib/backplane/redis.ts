@@ -144,7 +144,7 @@ class RedisBackplane implements Backplane {
       case 'updated':
         this.#sessions.noteUpdate(message[1], message[2])
         return this.#shared.tell({ type: 'updated', session: message[1], part: message[2] })
-      case 'subscribed': return this.#shared.tell({ type: 'subscribed', session: message[1], uri: message[2], wanted: message[3] })
+      case 'subscribed': return this.#sessions.takeSubscribed(message[1], message[2], message[3], message[4])
       case 'signal': return this.#sessions.takeSignal(message[1], message[2], message[3])
       case 'out': return this.#outboxes.wake(message[1])
       case 'events': return this.#events.wake(message[1])

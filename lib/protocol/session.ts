@@ -164,11 +164,10 @@ export class Session {
 
   /** False when there are too many subscriptions. */
   async subscribe (uri: string): Promise<boolean> {
-    if (!this.subscriptions.has(uri)) {
-      if (this.#subscribe === undefined ? this.subscriptions.size >= MAX_SUBSCRIPTIONS : !await this.#subscribe(uri, true)) return false
-      this.subscriptions.add(uri)
-    }
-    return true
+    // What is known here of a session that lives elsewhere may be out of date.
+    const accepted = this.#subscribe === undefined ? this.subscriptions.has(uri) || this.subscriptions.size < MAX_SUBSCRIPTIONS : await this.#subscribe(uri, true)
+    if (accepted) this.subscriptions.add(uri)
+    return accepted
   }
 
   async unsubscribe (uri: string): Promise<void> {

@@ -85,15 +85,19 @@ export class ChangeLog {
 
   /** Reads what has been missed, and sends what could not be sent. */
   readonly catchUp = repeated(async () => {
+    // Changes arrive meanwhile: the head may be behind where this process is by the time that it is known.
+    const asked = this.position
     const head = await this.#head()
     if (this.position === '') {
       this.position = head
-    } else if (isAfter(this.position, head)) {
+    } else if (isAfter(asked, head)) {
       // The log has begun anew: what was in it and did not get here is unknown.
       this.position = head
       for (const change of EVERYTHING) this.#tell(change, head)
     } else {
       const { changes, complete } = await this.#read(this.position, head)
+      // What has been published before these changes arrives before they are told: a session may have subscribed to them just now.
+      if (changes.length > 0) await this.#shared.connection.arrived()
       // Too much has been missed: that the lists have changed is all that can be said.
       if (!complete) for (const change of EVERYTHING) this.#tell(change, this.position)
       for (const { position, by, change } of changes) if (isAfter(position, this.position)) this.#advance(position, by, change)

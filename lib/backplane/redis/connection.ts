@@ -117,6 +117,15 @@ export class Connection {
     if (subscriber !== undefined && !isCluster(subscriber) && subscriber.status === 'ready') await subscriber.ping().catch(() => {})
   }
 
+  /**
+   * Resolves when everything has arrived that was published before. The nodes of a cluster publish without a common order: there it
+   * says nothing.
+   */
+  async arrived (): Promise<void> {
+    const subscriber = this.#subscriber
+    if (subscriber !== undefined && !isCluster(subscriber)) await subscriber.ping()
+  }
+
   async #send<T> (work: (client: Client) => Promise<T>): Promise<T> {
     const client = this.#commands
     if (client === undefined) throw new BackplaneUnavailableError('not started')

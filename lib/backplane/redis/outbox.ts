@@ -53,7 +53,8 @@ export class Outboxes {
     if (entry !== undefined) {
       entry.place?.reader.replaced()
       entry.place = place
-      entry.subscribed = subscribed
+      entry.subscribed = Number(subscribed)
+      entry.newest = Math.max(entry.newest, entry.subscribed)
     }
     const close = async (reached: string): Promise<void> => {
       if (place.closed) return

@@ -112,24 +112,28 @@ ${NOW}${TELL}
 call('HSET', K, unpack(ARGV, 4))
 tell(ARGV[1], ARGV[2], ARGV[3])`)
 
-/** ARGV: process, channel, message, lease, URI, limit. */
+/**
+ * ARGV: process, channel, the message without the state and its end, lease, URI, limit. Returns the state of the subscriptions; nothing
+ * when there are too many.
+ */
 export const SUBSCRIBE = script(`
-local idle = call('HGET', K, 'idle')
-if not idle or call('SISMEMBER', K .. ':u', ARGV[5]) == 1 then return 1 end
-if call('SCARD', K .. ':u') >= tonumber(ARGV[6]) then return 0 end
+local s = call('HMGET', K, 'idle', 'subscribed')
+if not s[1] or call('SISMEMBER', K .. ':u', ARGV[5]) == 1 then return tonumber(s[2] or 0) end
+if call('SCARD', K .. ':u') >= tonumber(ARGV[6]) then return false end
 ${NOW}${TELL}${KEEP}
 call('SADD', K .. ':u', ARGV[5])
-call('HINCRBY', K, 'subscribed', 1)
-call('PEXPIRE', K .. ':u', keep(idle, ARGV[4]))
-tell(ARGV[1], ARGV[2], ARGV[3])
-return 1`)
+local state = call('HINCRBY', K, 'subscribed', 1)
+call('PEXPIRE', K .. ':u', keep(s[1], ARGV[4]))
+tell(ARGV[1], ARGV[2], ARGV[3] .. state .. ']')
+return state`)
 
-/** ARGV: process, channel, message, URI. */
+/** ARGV: process, channel, the message without the state and its end, URI. Returns the state of the subscriptions. */
 export const UNSUBSCRIBE = script(`
-if call('SREM', K .. ':u', ARGV[4]) == 0 then return end
-call('HINCRBY', K, 'subscribed', 1)
+if call('SREM', K .. ':u', ARGV[4]) == 0 then return tonumber(call('HGET', K, 'subscribed') or 0) end
+local state = call('HINCRBY', K, 'subscribed', 1)
 ${TELL}
-tell(ARGV[1], ARGV[2], ARGV[3])`)
+tell(ARGV[1], ARGV[2], ARGV[3] .. state .. ']')
+return state`)
 
 /**
  * ARGV: process, channel, message, and for an eviction the longest time to live that still counts as idle, else ''.

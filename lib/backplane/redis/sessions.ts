@@ -58,7 +58,7 @@ export class Sessions {
   async acquire (id: string, kind: SessionRecord['kind'], owner: string): Promise<SessionUse | undefined> {
     const { held, process, lease } = this.#shared
     let entry = held.get(id)
-    if (entry === undefined) held.set(id, entry = { owner, uses: 0, reading: new Set(), signal: '', place: undefined, subscribed: '0', tails: new Set() })
+    if (entry === undefined) held.set(id, entry = { owner, uses: 0, reading: new Set(), signal: '', place: undefined, subscribed: 0, newest: 0, tails: new Set() })
     // It counts before it is asked for, so that a release of another use does not undo it.
     entry.uses++
     const updated: SessionUpdate = {}
@@ -118,11 +118,29 @@ export class Sessions {
 
   async subscribe (id: string, uri: string, limit: number): Promise<boolean> {
     const { process, lease } = this.#shared
-    return await this.#session(id, SUBSCRIBE, process, channelOf(this.#shared), encodeMessage('subscribed', id, uri, true), lease, uri, limit) === 1
+    const state = await this.#session(id, SUBSCRIBE, process, channelOf(this.#shared), subscribedMessage(id, uri, true), lease, uri, limit) as number | null
+    if (state === null) return false
+    this.#noteState(id, state)
+    return true
   }
 
   async unsubscribe (id: string, uri: string): Promise<void> {
-    await this.#session(id, UNSUBSCRIBE, this.#shared.process, channelOf(this.#shared), encodeMessage('subscribed', id, uri, false), uri)
+    const state = await this.#session(id, UNSUBSCRIBE, this.#shared.process, channelOf(this.#shared), subscribedMessage(id, uri, false), uri) as number
+    this.#noteState(id, state)
+  }
+
+  /** A list of subscriptions that is on its way from Redis may be older than this. */
+  #noteState (id: string, state: number): void {
+    const entry = this.#shared.held.get(id)
+    if (entry !== undefined) entry.newest = Math.max(entry.newest, state)
+  }
+
+  /** From another process. */
+  takeSubscribed (id: string, uri: string, wanted: boolean, state: number): void {
+    // It may be older than the list that is known.
+    if (state <= (this.#shared.held.get(id)?.subscribed ?? 0)) return
+    this.#noteState(id, state)
+    this.#shared.tell({ type: 'subscribed', session: id, uri, wanted })
   }
 
   async delete (id: string): Promise<boolean> {
@@ -186,7 +204,14 @@ export class Sessions {
     const entry = held.get(id)
     if (entry === undefined || entry.signal === '') return
     const { place } = entry
-    const answer = await this.#session(id, BEAT, process, lease, place?.token ?? '', entry.signal, entry.subscribed) as [number, string, number, [string, string[]][], string, string[], ...Stored] | null
+    const updated: SessionUpdate = {}
+    entry.reading.add(updated)
+    let answer: [number, string, number, [string, string[]][], string, string[], ...Stored] | null
+    try {
+      answer = await this.#session(id, BEAT, process, lease, place?.token ?? '', entry.signal, entry.subscribed)
+    } finally {
+      entry.reading.delete(updated)
+    }
     if (held.get(id) !== entry) {
       // Released in the meantime: the beat may have come after the release.
       if (answer !== null && !held.has(id)) this.#session(id, RELEASE, process).catch(() => {})
@@ -199,15 +224,18 @@ export class Sessions {
     const [due, idle, replaced, signals, subscribed, subscriptions, ...stored] = answer
     if (due === 1) this.#touch(id, entry.owner, Number(idle))
     const { seen: _seen, ...part } = readRecord(stored)
-    this.noteUpdate(id, part)
-    this.#shared.tell({ type: 'updated', session: id, part })
+    this.#shared.tell({ type: 'updated', session: id, part: { ...part, ...updated } })
     for (const [position, [, text]] of signals) this.takeSignal(id, position, JSON.parse(text!) as Signal)
     if (place !== undefined && entry.place === place) {
       if (replaced === 1) {
         place.reader.replaced()
       } else {
-        if (subscribed !== entry.subscribed) this.#shared.tell({ type: 'subscriptions', session: id, uris: subscriptions })
-        entry.subscribed = subscribed
+        const state = Number(subscribed)
+        // A list that is older than what has been told since is for the next beat to make up for.
+        if (state > entry.subscribed && state >= entry.newest) {
+          entry.subscribed = entry.newest = state
+          this.#shared.tell({ type: 'subscriptions', session: id, uris: subscriptions })
+        }
         place.drain().catch(() => {})
       }
     }
@@ -239,6 +267,11 @@ type Run = (script: typeof CREATE, ...args: (string | number)[]) => Promise<any>
 
 function whoOf (kind: SessionRecord['kind'], owner: string): string {
   return `${kind}:${owner}`
+}
+
+/** What another process is told, without its end: the script adds the state. */
+function subscribedMessage (id: string, uri: string, wanted: boolean): string {
+  return encodeMessage('subscribed', id, uri, wanted, 0).slice(0, -'0]'.length)
 }
 
 /** Owners are of any length and any characters; names of keys better are not. */

@@ -13,8 +13,10 @@ export interface Held {
   /** The last signal that was told. */
   signal: string
   place: Place | undefined
-  /** The state of the subscriptions that the reader knows. */
-  subscribed: string
+  /** The state of the subscriptions that the reader knows all of. */
+  subscribed: number
+  /** The newest state that it knows something of. */
+  newest: number
   readonly tails: Set<Tail>
 }
 
@@ -41,7 +43,7 @@ export interface Tail {
 export type Message =
   | ['ended', string]
   | ['updated', string, SessionUpdate]
-  | ['subscribed', string, string, boolean]
+  | ['subscribed', string, string, boolean, number]
   | ['signal', string, string, Signal]
   | ['out', string]
   | ['events', string]

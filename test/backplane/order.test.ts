@@ -1,0 +1,194 @@
+// A process hears of the others on one connection and asks Redis on another. Whichever of the two is late, what it knows goes forward
+// only, each change comes once, and no later than what it was subscribed for.
+
+import { once } from 'node:events'
+import { connect, createServer } from 'node:net'
+import type { AddressInfo, Server, Socket } from 'node:net'
+import t from 'tap'
+import type { Test } from 'tap'
+import type { Backplane, Change, Signal } from '../../lib/backplane/index.js'
+import { redisBackplane } from '../../lib/backplane/redis.js'
+import { silent } from '../../lib/layer/context.js'
+import { RedisServer, withoutRedis } from './redis-server.js'
+
+const redis = withoutRedis === false ? await RedisServer.start() : undefined as never
+t.teardown(async () => redis?.close())
+const test = (name: string, body: (t: Test) => Promise<void>) => t.test(name, { skip: withoutRedis }, body)
+let services = 0
+const LIMITS = { maxSessions: 10, maxSessionsPerPrincipal: 10, idleTimeout: 60_000 }
+const RECORD = { id: 'a'.repeat(32), owner: 'alice', kind: 'http', version: '2025-11-25', initialized: false, capabilities: {}, logLevel: 'info', seen: '' } as const
+const READER = { deliver () {}, stalled: () => false, replaced () {} }
+
+type Kind = 'commands' | 'subscriber'
+
+/** The way of one process to Redis; what Redis says can be held up, on either connection. */
+class Line {
+  readonly #server: Server
+  readonly #held = new Map<Kind, (() => void)[]>()
+  readonly #text = { commands: '', subscriber: '' }
+  readonly #waiting = new Set<() => void>()
+  url = ''
+
+  private constructor (target: number) {
+    this.#server = createServer((near) => this.#join(near, connect(target, '127.0.0.1')))
+  }
+
+  static async to (t: Test, target: number): Promise<Line> {
+    const line = new Line(target)
+    line.#server.listen(0, '127.0.0.1')
+    await once(line.#server, 'listening')
+    line.url = `redis://127.0.0.1:${(line.#server.address() as AddressInfo).port}`
+    t.teardown(() => line.#server.close())
+    return line
+  }
+
+  #join (near: Socket, far: Socket): void {
+    let kind: Kind = 'commands'
+    near.setNoDelay()
+    far.setNoDelay()
+    near.on('data', (data: Buffer) => {
+      if (data.includes('subscribe\r\n')) kind = 'subscriber'
+      far.write(data)
+    })
+    far.on('data', (data: Buffer) => {
+      this.#text[kind] += String(data)
+      const held = this.#held.get(kind)
+      if (held === undefined) near.write(data)
+      else held.push(() => near.write(data))
+      for (const wake of this.#waiting) wake()
+    })
+    for (const [one, other] of [[near, far], [far, near]] as const) {
+      one.on('error', () => other.destroy())
+      one.once('close', () => other.destroy())
+    }
+  }
+
+  hold (kind: Kind): void {
+    this.#held.set(kind, [])
+    this.#text[kind] = ''
+  }
+
+  /** Resolves when Redis has said this, since it is held or listened to. */
+  async said (kind: Kind, text: string): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const look = (): void => {
+        if (!this.#text[kind].includes(text)) return
+        this.#waiting.delete(look)
+        resolve()
+      }
+      this.#waiting.add(look)
+      look()
+    })
+  }
+
+  listen (kind: Kind): void { this.#text[kind] = '' }
+
+  release (kind: Kind): void {
+    const held = this.#held.get(kind) ?? []
+    this.#held.delete(kind)
+    for (const pass of held) pass()
+  }
+}
+
+class Heard {
+  readonly changes: Change[] = []
+  readonly signals: Signal[] = []
+  /** Both, in their order. */
+  readonly all: string[] = []
+  readonly #waiting = new Set<() => void>()
+
+  constructor (backplane: Backplane) {
+    backplane.onChange((change) => this.#take(this.changes, change, change.uri ?? change.kind))
+    backplane.onSignal((signal) => this.#take(this.signals, signal, signal.type))
+  }
+
+  #take<T> (list: T[], item: T, name: string): void {
+    list.push(item)
+    this.all.push(name)
+    for (const wake of this.#waiting) wake()
+  }
+
+  async until (condition: () => boolean): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const look = (): void => {
+        if (!condition()) return
+        this.#waiting.delete(look)
+        resolve()
+      }
+      this.#waiting.add(look)
+      look()
+    })
+  }
+}
+
+/** One process behind a line, whose heart beats often, and another. */
+async function start (t: Test) {
+  const line = await Line.to(t, redis.port)
+  const prefix = `order-${++services}`
+  const [here, other] = [redisBackplane({ url: line.url, prefix, lease: 300 }), redisBackplane({ url: redis.url, prefix })]
+  for (const backplane of [here, other]) {
+    await backplane.start(silent)
+    t.teardown(async () => backplane.close())
+  }
+  return { line, here, other, heard: new Heard(here) }
+}
+
+const resource = (uri: string): Change => ({ kind: 'resource', uri })
+
+test('an answer of Redis that is late does not take a process back in the log of changes', async (t) => {
+  const { line, here, other, heard } = await start(t)
+  await other.publish(resource('test://1'))
+  await heard.until(() => heard.changes.length === 1)
+  line.hold('commands')
+  await line.said('commands', here.position)
+  await other.publish(resource('test://2'))
+  await heard.until(() => heard.changes.length === 2)
+  const { position } = here
+  line.release('commands')
+  await other.publish(resource('test://3'))
+  await heard.until(() => heard.changes.some(({ uri }) => uri === 'test://3'))
+  t.same(heard.changes.map(({ uri }) => uri), ['test://1', 'test://2', 'test://3'])
+  t.ok(here.isAfter(here.position, position))
+})
+
+test('a heartbeat that is answered late takes back nothing that a session has become since', async (t) => {
+  const { line, here, other, heard } = await start(t)
+  await other.createSession(RECORD, LIMITS)
+  const use = await here.acquire(RECORD.id, 'http', 'alice')
+  t.teardown(() => use?.release())
+  await here.openOutbox(RECORD.id, READER)
+  line.hold('commands')
+  await other.subscribe(RECORD.id, 'test://a', 10)
+  await line.said('commands', 'test://a')
+  await other.subscribe(RECORD.id, 'test://b', 10)
+  await other.updateSession(RECORD.id, { initialized: true })
+  await heard.until(() => heard.signals.some((signal) => signal.type === 'updated' && signal.part.initialized === true))
+  const before = heard.signals.length
+  const acquired = here.acquire(RECORD.id, 'http', 'alice')
+  line.release('commands')
+  const again = await acquired
+  t.equal(again?.record.initialized, true)
+  again?.release()
+  await heard.until(() => heard.signals.slice(before).some((signal) => signal.type === 'subscriptions' && signal.uris.includes('test://b')))
+  for (const signal of heard.signals.slice(before)) {
+    if (signal.type === 'updated') t.equal(signal.part.initialized, true)
+    if (signal.type === 'subscriptions') t.same([...signal.uris].sort(), ['test://a', 'test://b'])
+  }
+})
+
+test('a change that is found in the log is told after the subscription that came before it', async (t) => {
+  const { line, here, other, heard } = await start(t)
+  await other.createSession(RECORD, LIMITS)
+  const use = await here.acquire(RECORD.id, 'http', 'alice')
+  t.teardown(() => use?.release())
+  line.hold('subscriber')
+  await other.subscribe(RECORD.id, 'test://a', 10)
+  line.listen('commands')
+  await other.publish(resource('test://a'))
+  await line.said('commands', '{"kind":"resource","uri":"test://a"}')
+  // What is asked for later is answered later: the head of the log is known, and then what is in it.
+  for (let answers = 0; answers < 2; answers++) await here.changesBetween('0-0', '1-0')
+  line.release('subscriber')
+  await heard.until(() => heard.changes.length > 0 && heard.signals.some(({ type }) => type === 'subscribed'))
+  t.same(heard.all.filter((name) => name === 'subscribed' || name === 'test://a'), ['subscribed', 'test://a'])
+})
