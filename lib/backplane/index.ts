@@ -77,7 +77,9 @@ export interface Outbox {
   readonly subscriptions: readonly string[]
   /** Up to where the session has been told of changes. */
   readonly seen: string
-  /** Gives the place up. Messages that come now are kept for the next reader. */
+  /** An event that tells of a change was perhaps kept, perhaps not. Nothing more is told in this place: the next one knows. */
+  inDoubt: boolean
+  /** Gives the place up. Messages that come now are kept for the next reader. A `seen` in doubt is not taken over. */
   close (seen: string): Promise<void>
 }
 
@@ -86,13 +88,16 @@ export interface StreamEvent { id: string, data: string }
 /** Of all streams of a session together; `ttl` in ms. */
 export interface EventLimits { maxEvents: number, maxBytes: number, ttl: number }
 
+/** Up to where a session has been told of changes, and by whom. */
+export interface Told { seen: string, by: Outbox }
+
 export interface EventWriter {
   /**
    * Keeps an event and resolves to its id. The empty id says that it is not ours to write: the session has ended, or somebody else
-   * answers. `seen` is kept with the event: up to where the session has been told of changes; only the process that has the
-   * session's reader tells of them.
+   * answers. An event that tells of a change is kept together with up to where the session has then been told, and only while the
+   * place in whose name it is told is the session's.
    */
-  append (data: string, seen?: string): Promise<string>
+  append (data: string, told?: Told): Promise<string>
   /** Nothing more will come on this stream. */
   end (): Promise<void>
 }
@@ -164,7 +169,8 @@ export interface Backplane {
    */
   offer (offers: Offers): Promise<void>
   publish (change: Change): Promise<void>
-  onChange (listener: (change: Change, position: string) => void): () => void
+  /** Without a position it is not in the log yet, but known here already; when it gets there it comes again, to all. */
+  onChange (listener: (change: Change, position?: string) => void): () => void
   /** Of the newest change that the listeners of this process know. */
   readonly position: string
   /** Is a position further on in the log? */

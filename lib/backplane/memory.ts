@@ -16,6 +16,7 @@ interface Entry {
   subscriptions: Set<string>
   outbox: object[]
   reader: OutboxReader | undefined
+  place: Outbox | undefined
   events: SessionEvents | undefined
 }
 
@@ -29,7 +30,7 @@ export function memoryBackplane (): Backplane {
 class MemoryBackplane implements Backplane {
   readonly #sessions = new Map<string, Entry>()
   readonly #perOwner = new Map<string, number>()
-  readonly #changeListeners = new Set<(change: Change, position: string) => void>()
+  readonly #changeListeners = new Set<(change: Change, position?: string) => void>()
   readonly #signalListeners = new Set<(signal: Signal) => void>()
   readonly #changes: Change[] = []
   #position = 0
@@ -65,6 +66,7 @@ class MemoryBackplane implements Backplane {
       subscriptions: new Set(),
       outbox: [],
       reader: undefined,
+      place: undefined,
       events: undefined
     })
     this.#perOwner.set(owner, (this.#perOwner.get(owner) ?? 0) + 1)
@@ -141,15 +143,18 @@ class MemoryBackplane implements Backplane {
     }
     entry.reader = reader
     while (entry.outbox.length > 0 && reader.deliver(entry.outbox[0]!) !== false) entry.outbox.shift()
-    return {
+    const outbox: Outbox = {
       subscriptions: [...entry.subscriptions],
       seen: entry.record.seen,
+      inDoubt: false,
       close: async (seen) => {
-        if (entry.reader !== reader) return
-        entry.reader = undefined
-        entry.record.seen = seen
+        if (entry.place !== outbox) return
+        entry.reader = entry.place = undefined
+        if (!outbox.inDoubt) entry.record.seen = seen
       }
     }
+    entry.place = outbox
+    return outbox
   }
 
   async hasReader (id: string): Promise<boolean> {
@@ -164,10 +169,10 @@ class MemoryBackplane implements Backplane {
       return entry && (entry.events ??= new SessionEvents())
     }
     return {
-      append: async (data, seen) => {
-        if (seen !== undefined && this.#sessions.get(session)?.reader === undefined) return ''
+      append: async (data, told) => {
+        if (told !== undefined && this.#sessions.get(session)?.place !== told.by) return ''
         const id = events()?.append(stream, data, limits) ?? ''
-        if (id !== '' && seen !== undefined) this.#sessions.get(session)!.record.seen = seen
+        if (id !== '' && told !== undefined) this.#sessions.get(session)!.record.seen = told.seen
         return id
       },
       end: async () => { events()?.end(stream) }
@@ -195,7 +200,7 @@ class MemoryBackplane implements Backplane {
     for (const listener of this.#changeListeners) listener(change, position)
   }
 
-  onChange (listener: (change: Change, position: string) => void): () => void {
+  onChange (listener: (change: Change, position?: string) => void): () => void {
     this.#changeListeners.add(listener)
     return () => { this.#changeListeners.delete(listener) }
   }

@@ -194,7 +194,7 @@ class RedisBackplane implements Backplane {
   async offer (offers: Offers): Promise<void> { return this.#offers.join(offers) }
   get position (): string { return this.#changes.position }
   async publish (change: Change): Promise<void> { return this.#changes.publish(change) }
-  onChange (listener: (change: Change, position: string) => void): () => void { return this.#changes.onChange(listener) }
+  onChange (listener: (change: Change, position?: string) => void): () => void { return this.#changes.onChange(listener) }
   isAfter (position: string, other: string): boolean { return isAfter(position, other) }
   async changesBetween (after: string, upTo: string): Promise<{ changes: LoggedChange[], complete: boolean }> { return this.#changes.between(after, upTo) }
 

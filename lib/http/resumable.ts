@@ -2,7 +2,7 @@
 // its stream within its session; `GET` with `Last-Event-ID` gets what was missed and then what is to come.
 // MCP 2025-11-25 "Streamable HTTP / resumability and redelivery".
 
-import type { Backplane, EventLimits, EventWriter, StreamEvent } from '../backplane/index.js'
+import type { Backplane, EventLimits, EventWriter, StreamEvent, Told } from '../backplane/index.js'
 import { encode, oneLine } from '../jsonrpc.js'
 
 export interface ResumableOptions extends EventLimits {
@@ -29,10 +29,10 @@ export class EventLog {
 
   /**
    * Keeps a message and hands over its frame, in order. One that could not be kept is handed over without an id.
-   * @param seen up to where the session has been told of changes with this message
+   * @param told up to where the session has been told of changes with this message, and by whom
    */
-  append (message: object, { write, seen }: { write?: Write, seen?: string | undefined } = {}): Promise<void> {
-    return this.#keep(oneLine(encode(message)), write, seen)
+  append (message: object, { write, told }: { write?: Write, told?: Told } = {}): Promise<void> {
+    return this.#keep(oneLine(encode(message)), write, told)
   }
 
   /** An event without a message: a client that has it can come back from the very start. */
@@ -50,7 +50,7 @@ export class EventLog {
     await this.#tail
   }
 
-  async #keep (data: string, write: Write | undefined, seen?: string, retry?: number): Promise<void> {
+  async #keep (data: string, write: Write | undefined, told?: Told, retry?: number): Promise<void> {
     const room: Promise<void>[] = []
     const hand = (frame: string): void => {
       // A slow reader holds up its producer, not what is kept.
@@ -59,7 +59,7 @@ export class EventLog {
     }
     const kept = this.#tail.then(async () => {
       try {
-        const id = await this.#writer.append(data, seen)
+        const id = await this.#writer.append(data, told)
         if (id !== '') hand(eventFrame({ id, data }, retry))
       } catch (error) {
         if (data !== '') hand(`event: message\ndata: ${data}\n\n`)

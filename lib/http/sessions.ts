@@ -2,7 +2,7 @@
 // calls in flight and the standalone stream, for as long as there are any.
 
 import { randomBytes } from 'node:crypto'
-import type { Backplane, EventReading, EventWriter, SessionLimits, SessionRecord, SessionUse, Signal } from '../backplane/index.js'
+import type { Backplane, EventReading, Outbox, EventWriter, SessionLimits, SessionRecord, SessionUse, Signal } from '../backplane/index.js'
 import { streamOf } from '../backplane/index.js'
 import { codes, encode, failure, isRequest } from '../jsonrpc.js'
 import type { RequestId } from '../jsonrpc.js'
@@ -26,11 +26,16 @@ const STALLED = 1000
 const RETRY = 1000
 /** ms for which a session stays at hand after its last use, at most */
 const AT_HAND = 1000
+const NOT_KEPT = 'a message of a resumable stream could not be kept'
 
 /** A session while this process works for it. */
 export interface LiveSession {
   readonly session: Session
   stream: EventStream | undefined
+  /** The place of that stream as the reader of the session. */
+  outbox: Outbox | undefined
+  /** That place is being taken anew. */
+  reopening: boolean
   /** Streams of its requests that clients came back to. */
   readonly resumed: Set<EventStream>
   /** Of the backplane, while there are uses here. */
@@ -152,31 +157,19 @@ export class SessionTable {
   /** What waits for the session comes first, then what it has missed, then what is to come. */
   async #openStandalone (live: LiveSession, stream: EventStream, lastEventId?: string): Promise<EventStream | undefined> {
     const { session } = live
-    const { changes, log } = this.#server
-    const outbox = await this.#backplane.openOutbox(session.record.id, {
-      deliver: (message) => stream.over ? false : stream.send(message),
-      stalled: () => stream.over || stream.stalledFor >= STALLED,
-      replaced: () => stream.destroy()
-    })
-    if (outbox === undefined) {
+    const outbox = await this.#openOutbox(live, stream)
+    if (outbox === undefined || stream.destroyed) {
       stream.destroy()
+      await outbox?.close(outbox.seen)
       return undefined
     }
     let reading: EventReading | undefined
     live.stream = stream
     live.uses++
-    session.subscriptions.clear()
-    for (const uri of outbox.subscriptions) session.subscriptions.add(uri)
-    const catchUp = changes.addSession(session, outbox.seen)
+    const catchUp = this.#tellOn(live, outbox)
     stream.once('close', () => {
       reading?.close()
-      let { seen } = outbox
-      if (live.stream === stream) {
-        live.stream = undefined
-        seen = changes.removeSession(session)
-      }
-      // What is being kept is the last that this reader has told of.
-      live.flush().then(async () => outbox.close(seen)).catch((error) => log.error({ err: error }, 'a session stream could not be given back')).finally(live.release)
+      this.#leave(live, stream)
     })
     try {
       if (session.record.kind === 'http' && this.#resumable !== undefined) {
@@ -190,6 +183,60 @@ export class SessionTable {
       throw error
     }
     return stream
+  }
+
+  async #openOutbox ({ session }: LiveSession, stream: EventStream): Promise<Outbox | undefined> {
+    return this.#backplane.openOutbox(session.record.id, {
+      deliver: (message) => stream.over ? false : stream.send(message),
+      stalled: () => stream.over || stream.stalledFor >= STALLED,
+      replaced: () => stream.destroy()
+    })
+  }
+
+  /** Tells the session of changes in the name of its new place. */
+  #tellOn (live: LiveSession, outbox: Outbox): () => Promise<void> {
+    const { session } = live
+    live.outbox = outbox
+    session.subscriptions.clear()
+    for (const uri of outbox.subscriptions) session.subscriptions.add(uri)
+    return this.#server.changes.addSession(session, outbox.seen, session.record.kind === 'http' && this.#resumable !== undefined)
+  }
+
+  /** Gives the place of a stream back. One that has been replaced has none. */
+  #leave (live: LiveSession, stream: EventStream): void {
+    const { outbox } = live
+    if (live.stream !== stream || outbox === undefined) {
+      live.release()
+      return
+    }
+    live.stream = live.outbox = undefined
+    const { changes, log } = this.#server
+    const seen = changes.removeSession(live.session)
+    // What is being kept is the last that this reader has told of.
+    live.flush().then(async () => outbox.close(seen)).catch((error) => log.error({ err: error }, 'a session stream could not be given back')).finally(live.release)
+  }
+
+  /**
+   * The backplane answers again, and a change that could not be kept may have been kept nevertheless, or may yet be. In a new place what is
+   * still on its way is refused, and up to where the session has been told is known.
+   */
+  async #reopen (live: LiveSession, stream: EventStream, doubtful: Outbox): Promise<void> {
+    live.reopening = true
+    try {
+      await doubtful.close('')
+      const outbox = await this.#openOutbox(live, stream)
+      if (outbox === undefined || live.stream !== stream || stream.destroyed) {
+        stream.destroy()
+        await outbox?.close(outbox.seen)
+        return
+      }
+      await this.#tellOn(live, outbox)().catch((error) => {
+        outbox.inDoubt = true
+        throw error
+      })
+    } finally {
+      live.reopening = false
+    }
   }
 
   /** Writes the events of a stream to its new reader, those of the past in one piece. */
@@ -252,9 +299,18 @@ export class SessionTable {
         send: (message, seen) => {
           if (log === undefined) return live.stream === undefined || live.stream.over ? this.#push(id, message) : live.stream.send(message)
           // Kept first, wherever its reader is.
-          return log.append(message, { seen }).catch((error) => {
-            this.#server.log.error({ err: error }, 'a message of a resumable stream could not be kept')
-            return live.stream?.send(message)
+          if (seen === undefined) {
+            return log.append(message).catch((error) => {
+              this.#server.log.error({ err: error }, NOT_KEPT)
+              return live.stream?.send(message)
+            })
+          }
+          const by = live.outbox
+          if (by === undefined) return undefined
+          return log.append(message, { told: { seen, by } }).catch((error) => {
+            this.#server.log.error({ err: error }, NOT_KEPT)
+            // It is told when the backplane answers again, by whoever has the place then.
+            if (live.outbox === by) this.#server.changes.removeSession(live.session)
           })
         },
         reachable: () => live.stream !== undefined || backplane.hasReader(id),
@@ -262,6 +318,8 @@ export class SessionTable {
         subscribe: async (uri, wanted) => wanted ? backplane.subscribe(id, uri, MAX_SUBSCRIPTIONS) : backplane.unsubscribe(id, uri).then(() => true)
       }),
       stream: undefined,
+      outbox: undefined,
+      reopening: false,
       resumed: new Set(),
       flush: async () => log?.flush(),
       uses: 0,
@@ -288,6 +346,11 @@ export class SessionTable {
       live.session.settle(signal.message)
     } else if (signal.type === 'updated') {
       live.session.adopt({ ...live.session.record, ...signal.part })
+      // The heartbeat tells it too.
+      const { stream, outbox, reopening } = live
+      if (outbox?.inDoubt === true && stream !== undefined && !reopening) {
+        this.#reopen(live, stream, outbox).catch((error) => this.#server.log.error({ err: error }, 'a session stream could not be taken up again'))
+      }
     } else if (signal.type === 'subscribed') {
       live.session.subscriptions[signal.wanted ? 'add' : 'delete'](signal.uri)
     } else if (signal.type === 'subscriptions') {

@@ -40,6 +40,10 @@ export class Subscriber {
   /** Where it was when it began, until it has caught up. */
   #from: string | undefined
   readonly #isNew: (position: string) => boolean
+  /** It is told of what is in the log, and of nothing else. */
+  readonly #loggedOnly: boolean
+  /** What it has been told of before that was in the log. */
+  readonly #ahead = new Set<string>()
   #overflowed = false
   #closed = false
 
@@ -47,20 +51,33 @@ export class Subscriber {
    * @param deliver `seen`: up to where everything has been delivered, this change included
    * @param from where it has to catch up from
    * @param isNew false for changes that it has been told of, perhaps by a process that was ahead of this one
+   * @param loggedOnly up to where it has been told has to be exact
    */
-  constructor (wants: (change: Change) => boolean, deliver: (change: Change, seen: string) => void | Promise<void>, onOverflow: () => void, from?: string, isNew: (position: string) => boolean = always) {
+  constructor (wants: (change: Change) => boolean, deliver: (change: Change, seen: string) => void | Promise<void>, onOverflow: () => void, from?: string, isNew: (position: string) => boolean = always, loggedOnly = false) {
     this.#wants = wants
     this.#deliver = deliver
     this.#onOverflow = onOverflow
     this.#from = from
     this.#isNew = isNew
+    this.#loggedOnly = loggedOnly
     if (from !== undefined) this.#pending = new Map()
   }
 
-  offer (change: Change, { position, before }: Place): void {
-    if (this.#closed || !this.#isNew(position)) return
-    this.#latest = position
-    if (!this.#wants(change)) return
+  /** @param place none where it is not in the log yet; it is offered again when it is */
+  offer (change: Change, place?: Place): void {
+    if (place === undefined) {
+      if (this.#closed || this.#loggedOnly || !this.#wants(change)) return
+      this.#ahead.add(keyOf(change))
+      this.#take(change, this.seen)
+      return
+    }
+    if (this.#closed || !this.#isNew(place.position)) return
+    this.#latest = place.position
+    if (!this.#wants(change) || this.#ahead.delete(keyOf(change))) return
+    this.#take(change, place.before)
+  }
+
+  #take (change: Change, before: string): void {
     if (this.#pending !== undefined) {
       this.#keep(this.#pending, change, before)
       return
@@ -142,7 +159,7 @@ export class Changes {
   readonly #maxListens: number
   readonly #sessions = new Map<Session, Subscriber>()
   readonly #listens = new Set<Listen>()
-  readonly #queue: { change: Change, position: string }[] = []
+  readonly #queue: { change: Change, position: string | undefined }[] = []
   #draining = false
   #announcing = false
   /** Of the newest change that has been offered to all who were there. */
@@ -183,15 +200,17 @@ export class Changes {
   /**
    * Tells a session of changes from now on.
    * @param from up to where it has been told before, when it has to catch up
+   * @param loggedOnly up to where it has been told has to be exact
    * @returns tells it what it has missed until now, each change once, under the rules of the live ones
    */
-  addSession (session: Session, from?: string): () => Promise<void> {
+  addSession (session: Session, from?: string, loggedOnly = false): () => Promise<void> {
     const wants = (change: Change): boolean => session.era === 'handshake' && session.record.initialized &&
       (change.kind !== 'resource' || session.subscriptions.has(change.uri!))
     const deliver = (change: Change, seen: string): void | Promise<void> => session.send(this.#sharedNotification(change), seen)
     const { backplane } = this.#server
     const isNew = from === undefined ? undefined : (position: string): boolean => backplane.isAfter(position, from)
-    const subscriber = new Subscriber(wants, deliver, () => this.#warn('session'), from, isNew)
+    const subscriber = new Subscriber(wants, deliver, () => this.#warn('session'), from, isNew, loggedOnly)
+    this.#sessions.get(session)?.close()
     this.#sessions.set(session, subscriber)
     const upTo = this.#told
     return async () => {
@@ -252,7 +271,7 @@ export class Changes {
     return all.map((change) => ({ change, position: from }))
   }
 
-  #enqueue (change: Change, position: string): void {
+  #enqueue (change: Change, position?: string): void {
     this.#queue.push({ change, position })
     if (!this.#draining) this.#drain()
   }
@@ -261,8 +280,9 @@ export class Changes {
   #drain (): void {
     this.#draining = true
     for (let next = this.#queue.shift(); next !== undefined; next = this.#queue.shift()) {
-      const place = { position: next.position, before: this.#told }
-      this.#told = next.position
+      const { position } = next
+      const place = position === undefined ? undefined : { position, before: this.#told }
+      this.#told = position ?? this.#told
       const readers = [...this.#sessions.values(), ...Array.from(this.#listens, (listen) => listen.subscriber)]
       if (!this.#tellAll(next.change, place, readers, 0)) return
     }
@@ -270,7 +290,7 @@ export class Changes {
   }
 
   /** False when the rest is told in a later turn, and the queue after that. */
-  #tellAll (change: Change, place: Place, readers: readonly Subscriber[], from: number): boolean {
+  #tellAll (change: Change, place: Place | undefined, readers: readonly Subscriber[], from: number): boolean {
     const end = Math.min(from + BATCH, readers.length)
     for (let at = from; at < end; at++) readers[at]!.offer(change, place)
     if (end === readers.length) return true

@@ -556,19 +556,28 @@ async function contract (t: Test, service: (t: Test) => Promise<Join>): Promise<
     const { id } = await created(one, session())
     const uses = [await one.acquire(id, 'http', 'alice'), await other.acquire(id, 'http', 'alice')]
     const [here, there] = [one, other].map((backplane) => backplane.writeEvents(id, 'get', EVENTS)) as [EventWriter, EventWriter]
-    t.equal(await here.append('a change', 'place 1'), '', 'nobody reads')
     const first = new Reader()
     const outbox = await opened(one, id, first)
-    t.not(await here.append('a change', 'place 1'), '')
-    if (one !== other) t.equal(await there.append('a change', 'place 1'), '')
+    t.not(await here.append('a change', { seen: 'place 1', by: outbox }), '')
     first.free = true
-    const next = await opened(other, id, new Reader())
+    const second = new Reader()
+    const next = await opened(other, id, second)
     t.equal(next.seen, 'place 1')
-    if (one !== other) t.equal(await here.append('a change', 'place 2'), '', 'its place is another process now')
-    t.not(await there.append('a change', 'place 2'), '')
-    await outbox.close('place 0')
-    await next.close('place 2')
-    t.equal((await opened(one, id, new Reader())).seen, 'place 2')
+    t.equal(await here.append('a change', { seen: 'place 2', by: outbox }), '', 'its place is another process now')
+    t.not(await there.append('a change', { seen: 'place 2', by: next }), '')
+    second.free = true
+    const last = await opened(other, id, new Reader())
+    t.equal(last.seen, 'place 2')
+    t.equal(await there.append('a change', { seen: 'place 3', by: next }), '', 'its place is another, of the same process')
+    t.not(await there.append('a change', { seen: 'place 3', by: last }), '')
+    for (const old of [outbox, next]) await old.close('place 0')
+    last.inDoubt = true
+    await last.close('place 5')
+    t.equal(await there.append('a change', { seen: 'place 4', by: last }), '', 'nobody reads')
+    const again = await opened(one, id, new Reader())
+    t.equal(again.seen, 'place 3', 'what is in doubt is not taken over')
+    await again.close('place 6')
+    t.equal((await opened(one, id, new Reader())).seen, 'place 6')
     t.not(await there.append('no change'), '', 'anything else is told by all')
     for (const use of uses) use?.release()
   })
@@ -580,7 +589,7 @@ async function contract (t: Test, service: (t: Test) => Promise<Join>): Promise<
     const backplanes = [await join(), await join(), await join()]
     const heard = backplanes.map((backplane) => {
       const changes = new Collected<{ change: Change, position: string }>()
-      backplane.onChange((change, position) => changes.add({ change, position }))
+      backplane.onChange((change, position) => changes.add({ change, position: position! }))
       return changes
     })
     const before = backplanes.map(({ position }) => position)

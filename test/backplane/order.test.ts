@@ -1,14 +1,12 @@
 // A process hears of the others on one connection and asks Redis on another. Whichever of the two is late, what it knows goes forward
 // only, each change comes once, and no later than what it was subscribed for.
 
-import { once } from 'node:events'
-import { connect, createServer } from 'node:net'
-import type { AddressInfo, Server, Socket } from 'node:net'
 import t from 'tap'
 import type { Test } from 'tap'
 import type { Backplane, Change, Signal } from '../../lib/backplane/index.js'
 import { redisBackplane } from '../../lib/backplane/redis.js'
 import { silent } from '../../lib/layer/context.js'
+import { Line } from './line.js'
 import { RedisServer, withoutRedis } from './redis-server.js'
 
 const redis = withoutRedis === false ? await RedisServer.start() : undefined as never
@@ -18,77 +16,6 @@ let services = 0
 const LIMITS = { maxSessions: 10, maxSessionsPerPrincipal: 10, idleTimeout: 60_000 }
 const RECORD = { id: 'a'.repeat(32), owner: 'alice', kind: 'http', version: '2025-11-25', initialized: false, capabilities: {}, logLevel: 'info', seen: '' } as const
 const READER = { deliver () {}, stalled: () => false, replaced () {} }
-
-type Kind = 'commands' | 'subscriber'
-
-/** The way of one process to Redis; what Redis says can be held up, on either connection. */
-class Line {
-  readonly #server: Server
-  readonly #held = new Map<Kind, (() => void)[]>()
-  readonly #text = { commands: '', subscriber: '' }
-  readonly #waiting = new Set<() => void>()
-  url = ''
-
-  private constructor (target: number) {
-    this.#server = createServer((near) => this.#join(near, connect(target, '127.0.0.1')))
-  }
-
-  static async to (t: Test, target: number): Promise<Line> {
-    const line = new Line(target)
-    line.#server.listen(0, '127.0.0.1')
-    await once(line.#server, 'listening')
-    line.url = `redis://127.0.0.1:${(line.#server.address() as AddressInfo).port}`
-    t.teardown(() => line.#server.close())
-    return line
-  }
-
-  #join (near: Socket, far: Socket): void {
-    let kind: Kind = 'commands'
-    near.setNoDelay()
-    far.setNoDelay()
-    near.on('data', (data: Buffer) => {
-      if (data.includes('subscribe\r\n')) kind = 'subscriber'
-      far.write(data)
-    })
-    far.on('data', (data: Buffer) => {
-      this.#text[kind] += String(data)
-      const held = this.#held.get(kind)
-      if (held === undefined) near.write(data)
-      else held.push(() => near.write(data))
-      for (const wake of this.#waiting) wake()
-    })
-    for (const [one, other] of [[near, far], [far, near]] as const) {
-      one.on('error', () => other.destroy())
-      one.once('close', () => other.destroy())
-    }
-  }
-
-  hold (kind: Kind): void {
-    this.#held.set(kind, [])
-    this.#text[kind] = ''
-  }
-
-  /** Resolves when Redis has said this, since it is held or listened to. */
-  async said (kind: Kind, text: string): Promise<void> {
-    await new Promise<void>((resolve) => {
-      const look = (): void => {
-        if (!this.#text[kind].includes(text)) return
-        this.#waiting.delete(look)
-        resolve()
-      }
-      this.#waiting.add(look)
-      look()
-    })
-  }
-
-  listen (kind: Kind): void { this.#text[kind] = '' }
-
-  release (kind: Kind): void {
-    const held = this.#held.get(kind) ?? []
-    this.#held.delete(kind)
-    for (const pass of held) pass()
-  }
-}
 
 class Heard {
   readonly changes: Change[] = []

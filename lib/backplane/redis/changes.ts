@@ -19,9 +19,12 @@ export function changesChannel ({ prefix }: Shared): string {
 
 export class ChangeLog {
   readonly #shared: Shared
-  readonly #listeners = new Set<(change: Change, position: string) => void>()
-  /** Changes of this process that Redis does not know yet; the listeners here do. */
-  readonly #unsent = new Map<string, Change>()
+  readonly #listeners = new Set<(change: Change, position?: string) => void>()
+  /** Changes of this process that Redis may not know yet; the listeners here do. Each with what it is known by. */
+  readonly #unsent = new Map<string, { change: Change, name: string }>()
+  /** What is being published, until it is known to be in the log. */
+  readonly #underWay = new Set<string>()
+  #published = 0
   #life = MIN_LIFE
   #paused = false
   position = ''
@@ -35,19 +38,26 @@ export class ChangeLog {
     this.#life = Math.max(this.#life, 2 * idleTimeout)
   }
 
-  onChange (listener: (change: Change, position: string) => void): () => void {
+  onChange (listener: (change: Change, position?: string) => void): () => void {
     this.#listeners.add(listener)
     return () => { this.#listeners.delete(listener) }
   }
 
   async publish (change: Change): Promise<void> {
+    const name = `${this.#shared.process}.${++this.#published}`
+    this.#underWay.add(name)
     try {
-      await this.#append(change, '')
+      await this.#append(change, name)
     } catch {
+      // It has come back already.
+      if (!this.#underWay.has(name)) return
       // Those who are here learn of it at once, the others when Redis is back.
       const key = `${change.kind} ${change.uri ?? ''}`
-      if (this.#unsent.size < MAX_UNSENT || this.#unsent.has(key)) this.#unsent.set(key, change)
-      this.#tell(change, this.position)
+      const kept = this.#unsent.size < MAX_UNSENT || this.#unsent.has(key)
+      if (kept) this.#unsent.set(key, { change, name })
+      this.#tell(change, kept ? undefined : this.position)
+    } finally {
+      this.#underWay.delete(name)
     }
   }
 
@@ -71,16 +81,16 @@ export class ChangeLog {
     if (!this.#paused) await this.catchUp()
   }
 
-  /** `previous position by change`, as it was published. */
+  /** `previous position name change`, as it was published. */
   take (text: string): void {
     if (this.#paused) return
-    const [previous, position, by] = text.split(' ', 3) as [string, string, string]
+    const [previous, position, name] = text.split(' ', 3) as [string, string, string]
     if (this.position !== '' && !isAfter(position, this.position)) return
     if (previous !== this.position) {
       this.catchUp().catch(() => {})
       return
     }
-    this.#advance(position, by, JSON.parse(text.slice(previous.length + position.length + by.length + 3)) as Change)
+    this.#advance(position, name, JSON.parse(text.slice(previous.length + position.length + name.length + 3)) as Change)
   }
 
   /** Reads what has been missed, and sends what could not be sent. */
@@ -100,27 +110,28 @@ export class ChangeLog {
       if (changes.length > 0) await this.#shared.connection.arrived()
       // Too much has been missed: that the lists have changed is all that can be said.
       if (!complete) for (const change of EVERYTHING) this.#tell(change, this.position)
-      for (const { position, by, change } of changes) if (isAfter(position, this.position)) this.#advance(position, by, change)
+      for (const { position, name, change } of changes) if (isAfter(position, this.position)) this.#advance(position, name, change)
     }
-    for (const [key, change] of this.#unsent) {
-      await this.#append(change, this.#shared.process)
-      this.#unsent.delete(key)
+    for (const [key, unsent] of this.#unsent) {
+      await this.#append(unsent.change, unsent.name, true)
+      if (this.#unsent.get(key) === unsent) this.#unsent.delete(key)
     }
   })
 
-  #advance (position: string, by: string, change: Change): void {
+  #advance (position: string, name: string, change: Change): void {
     this.position = position
-    if (by !== this.#shared.process) this.#tell(change, position)
+    this.#underWay.delete(name)
+    this.#tell(change, position)
   }
 
-  #tell (change: Change, position: string): void {
+  #tell (change: Change, position?: string): void {
     for (const listener of this.#listeners) listener(change, position)
   }
 
-  /** @param by the process whose listeners know it already */
-  async #append (change: Change, by: string): Promise<void> {
+  /** @param again it may be in the log already, or may yet get there */
+  async #append (change: Change, name: string, again = false): Promise<void> {
     const text = JSON.stringify(change)
-    await this.#shared.connection.run(PUBLISH, serviceKey(this.#shared), changesChannel(this.#shared), text, by, MAX_CHANGES, this.#life)
+    await this.#shared.connection.run(PUBLISH, serviceKey(this.#shared), changesChannel(this.#shared), text, name, MAX_CHANGES, this.#life, again ? 1 : 0)
   }
 
   async #head (): Promise<string> {
@@ -128,7 +139,7 @@ export class ChangeLog {
     return last[0]?.[0] ?? '0-0'
   }
 
-  async #read (after: string, upTo: string): Promise<{ changes: (LoggedChange & { by: string })[], complete: boolean }> {
+  async #read (after: string, upTo: string): Promise<{ changes: (LoggedChange & { name: string })[], complete: boolean }> {
     if (!isAfter(upTo, after)) return { changes: [], complete: true }
     const [entries, first, length] = await this.#shared.connection.call(async (client) => Promise.all([
       client.xrange(this.#key, `(${after}`, upTo),
@@ -136,8 +147,8 @@ export class ChangeLog {
       client.xlen(this.#key)
     ]))
     const changes = entries.map(([position, fields]) => {
-      const { c: text, by = '' } = fieldsOf(fields)
-      return { position, by, change: JSON.parse(text!) as Change }
+      const { c: text, n: name } = fieldsOf(fields)
+      return { position, name: name!, change: JSON.parse(text!) as Change }
     })
     // Only a log that is full has dropped something.
     return { changes, complete: length < MAX_CHANGES || first[0] === undefined || !isAfter(first[0][0], after) }

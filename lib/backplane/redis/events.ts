@@ -5,7 +5,7 @@
 import type { EventLimits, EventReader, EventReading, EventWriter } from '../index.js'
 import { streamOf } from '../index.js'
 import { APPEND, CLAIM, END, READ, SET } from './scripts.js'
-import type { Shared, Tail } from './shared.js'
+import type { HeldOutbox, Shared, Tail } from './shared.js'
 import { channelOf, encodeMessage, fieldsOf, isAlive, repeated, sessionKey } from './shared.js'
 
 const BATCH = 256
@@ -29,12 +29,19 @@ export class Events {
     const common = [process, channelOf(this.#shared), encodeMessage('events', id), lease, stream]
     let mode = begin
     return {
-      append: async (data, seen) => {
-        const token = seen === undefined ? '' : this.#shared.held.get(id)?.place?.token
-        if (token === undefined) return ''
+      append: async (data, told) => {
+        if (told?.by.inDoubt) return ''
         const opens = mode
         if (mode === 'open') mode = 'own'
-        const entry = await this.#run(id, APPEND, ...common, data, opens, owed, seen ?? '', maxEvents, maxBytes, ttl, token) as string
+        const token = told === undefined ? '' : (told.by as HeldOutbox).token
+        let entry: string
+        try {
+          entry = await this.#run(id, APPEND, ...common, data, opens, owed, told?.seen ?? '', maxEvents, maxBytes, ttl, token)
+        } catch (error) {
+          // Redis may have done it without being heard, and may yet do it.
+          if (told !== undefined) told.by.inDoubt = true
+          throw error
+        }
         if (entry === '') return ''
         this.wake(id)
         return `${stream}_${entry}`

@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Outbox, OutboxReader } from '../index.js'
 import { CLOSE, HAS_READER, OPEN, PUSH } from './scripts.js'
-import type { Place, Shared } from './shared.js'
+import type { HeldOutbox, Place, Shared } from './shared.js'
 import { channelOf, encodeMessage, isAlive, repeated, send, sessionKey } from './shared.js'
 
 const MAX_WAITING = 512
@@ -56,19 +56,25 @@ export class Outboxes {
       entry.subscribed = Number(subscribed)
       entry.newest = Math.max(entry.newest, entry.subscribed)
     }
-    const close = async (reached: string): Promise<void> => {
-      if (place.closed) return
-      place.closed = true
-      if (entry?.place === place) entry.place = undefined
-      await this.#run(id, CLOSE, process, token, reached)
+    const outbox: HeldOutbox = {
+      token,
+      subscriptions,
+      seen,
+      inDoubt: false,
+      close: async (reached) => {
+        if (place.closed) return
+        place.closed = true
+        if (entry?.place === place) entry.place = undefined
+        await this.#run(id, CLOSE, process, token, outbox.inDoubt ? '' : reached)
+      }
     }
     try {
       await place.drain()
     } catch (error) {
-      close(seen).catch(() => {})
+      outbox.close(seen).catch(() => {})
       throw error
     }
-    return { subscriptions, seen, close }
+    return outbox
   }
 
   /** May the place be taken from the one that has it? */

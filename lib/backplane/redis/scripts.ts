@@ -11,6 +11,7 @@
 //   {prefix}:s      zset    sessions, by the time at which they may have expired
 //   {prefix}:o:*    zset    the same, of one owner
 //   {prefix}:c      stream  the log of changes
+//   {prefix}:r      set     changes that were sent again, for a moment
 //   {prefix}:p      zset    processes, by the end of their lease
 //   {prefix}:v      hash    what each of them offers
 
@@ -206,11 +207,11 @@ end
 call('HSET', K, 'reader', ARGV[1] .. ' ' .. ARGV[2])
 return { 1, call('SMEMBERS', K .. ':u'), s[3] or '', s[4] or '0' }`)
 
-/** ARGV: process, token, seen. */
+/** ARGV: process, token, seen or '' where only the events know. */
 export const CLOSE = script(`
 if call('HGET', K, 'reader') ~= ARGV[1] .. ' ' .. ARGV[2] then return end
 call('HDEL', K, 'reader')
-call('HSET', K, 'seen', ARGV[3])`)
+if ARGV[3] ~= '' then call('HSET', K, 'seen', ARGV[3]) end`)
 
 export const HAS_READER = script(`
 local reader = call('HGET', K, 'reader')
@@ -354,14 +355,25 @@ call('ZREMRANGEBYSCORE', K .. ':s', '-inf', now)
 local count = call('ZCARD', K .. ':s')
 return { count, count <= tonumber(ARGV[1]) and call('ZRANGE', K .. ':s', 0, -1) or {} }`)
 
-/** ARGV: channel, change, process that has told its own clients or '', how many are kept, ms that the log lives. Returns the position. */
+/**
+ * ARGV: channel, change, what it is known by, how many are kept, ms that the log lives, whether it is sent again. One that was given up may
+ * be in the log, or may be waiting in a connection that Redis has yet to read: it comes once.
+ */
 export const PUBLISH = script(`
-local C = K .. ':c'
+local C, R = K .. ':c', K .. ':r'
+if ARGV[6] == '1' then
+  for _, entry in ipairs(call('XRANGE', C, '-', '+')) do
+    if entry[2][4] == ARGV[3] then return end
+  end
+  call('SADD', R, ARGV[3])
+  call('PEXPIRE', R, 5000)
+elseif call('SISMEMBER', R, ARGV[3]) == 1 then
+  return
+end
 local last = call('XREVRANGE', C, '+', '-', 'COUNT', 1)[1]
-local id = call('XADD', C, 'MAXLEN', ARGV[4], '*', 'c', ARGV[2], 'by', ARGV[3])
+local id = call('XADD', C, 'MAXLEN', ARGV[4], '*', 'c', ARGV[2], 'n', ARGV[3])
 call('PEXPIRE', C, ARGV[5])
-call('PUBLISH', ARGV[1], (last and last[1] or '0-0') .. ' ' .. id .. ' ' .. ARGV[3] .. ' ' .. ARGV[2])
-return id`)
+call('PUBLISH', ARGV[1], (last and last[1] or '0-0') .. ' ' .. id .. ' ' .. ARGV[3] .. ' ' .. ARGV[2])`)
 
 /**
  * ARGV: process, lease, what it offers or '' when it leaves. Returns what those offered that have gone without a word, and what

@@ -1,6 +1,6 @@
 // What the parts of the Redis backplane have in common: who this process is, what it uses, and how names are made.
 
-import type { OutboxReader, SessionUpdate, Signal } from '../index.js'
+import type { Outbox, OutboxReader, SessionUpdate, Signal } from '../index.js'
 import type { Connection } from './connection.js'
 
 /** A session that this process uses. */
@@ -28,6 +28,9 @@ export interface Place {
   /** Hands over what waits, after what is being handed over already. */
   drain (): Promise<void>
 }
+
+/** The place as its reader has it; the token tells it from those before and after. */
+export interface HeldOutbox extends Outbox { readonly token: string }
 
 /** This process reads a resumable stream. */
 export interface Tail {
