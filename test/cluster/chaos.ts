@@ -158,9 +158,7 @@ export async function chaos ({ seconds, clients: count, seed, every = 2000 }: Ch
     add('heard', heard.events.size)
     follower.stop()
     await follower.done
-    if (at % 2 === 0) {
-      while ((await client.end().catch(() => undefined))?.status !== 200) await sleep(50)
-    }
+    if (at % 2 === 0) await end(client)
   }
 
   /** Reads the standalone stream, wherever it is. */
@@ -257,7 +255,9 @@ export async function chaos ({ seconds, clients: count, seed, every = 2000 }: Ch
   /** Something that may be said again, until it is answered. */
   async function persistently (client: Client, message: object): Promise<boolean> {
     while (!silence.signal.aborted) {
+      underWay.add(`${JSON.stringify(message)} of ${client.id}`)
       const answer = await client.post(message).catch(() => undefined)
+      underWay.delete(`${JSON.stringify(message)} of ${client.id}`)
       if (answer?.status === 200) return true
       if (answer?.status === 404) {
         violated(`${client.id}: the session is gone`)
@@ -266,6 +266,18 @@ export async function chaos ({ seconds, clients: count, seed, every = 2000 }: Ch
       await sleep(50)
     }
     return false
+  }
+
+  async function end (client: Client): Promise<void> {
+    underWay.add(`the end of ${client.id}`)
+    for (let attempt = 1; ; attempt++) {
+      const status = (await client.end().catch(() => undefined))?.status
+      if (status === 404 && attempt === 1) violated(`${client.id}: the session is gone`)
+      // An attempt without an answer may have ended it.
+      if (status === 200 || status === 404) break
+      await sleep(50)
+    }
+    underWay.delete(`the end of ${client.id}`)
   }
 
   // ---- what must hold
