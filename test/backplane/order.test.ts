@@ -78,6 +78,18 @@ test('an answer of Redis that is late does not take a process back in the log of
   t.ok(here.isAfter(here.position, position))
 })
 
+test('changes that Redis has yet to take are kept once each', async (t) => {
+  const { line, here, heard } = await start(t)
+  line.hold('commands')
+  const published = Array.from({ length: 5000 }, async (_, at) => here.publish(resource(`test://${at % 10}`)))
+  const last = here.publish(resource('test://last'))
+  line.release('commands')
+  await Promise.all([...published, last])
+  await heard.until(() => heard.changes.at(-1)?.uri === 'test://last')
+  t.ok(heard.changes.length < 500, `${heard.changes.length} changes`)
+  t.same(heard.changes.slice(-11).map(({ uri }) => uri).sort(), [...Array.from({ length: 10 }, (_, at) => `test://${at}`), 'test://last'], 'the last of each is among them')
+})
+
 test('a heartbeat that is answered late takes back nothing that a session has become since', async (t) => {
   const { line, here, other, heard } = await start(t)
   await other.createSession(RECORD, LIMITS)

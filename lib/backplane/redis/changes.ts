@@ -9,6 +9,8 @@ import { fieldsOf, isAfter, repeated, serviceKey } from './shared.js'
 // One more than the log promises: it shows that nothing is missing before the others.
 const MAX_CHANGES = 1025
 const MAX_UNSENT = 1024
+// Changes on their way to Redis. What comes while it is slower than that waits here, once each.
+const MAX_SENDING = 256
 /** ms; longer than any session that could still ask is idle */
 const MIN_LIFE = 24 * 3_600_000
 const EVERYTHING: readonly Change[] = [{ kind: 'tools' }, { kind: 'resources' }, { kind: 'prompts' }]
@@ -24,6 +26,8 @@ export class ChangeLog {
   readonly #unsent = new Map<string, { change: Change, name: string }>()
   /** What is being published, until it is known to be in the log. */
   readonly #underWay = new Set<string>()
+  readonly #waiting = new Map<string, { sent: Promise<void>, send: () => void }>()
+  #sending = 0
   #published = 0
   #life = MIN_LIFE
   #paused = false
@@ -44,6 +48,18 @@ export class ChangeLog {
   }
 
   async publish (change: Change): Promise<void> {
+    const key = `${change.kind} ${change.uri ?? ''}`
+    if (this.#sending < MAX_SENDING) return this.#send(change, key)
+    const waiting = this.#waiting.get(key)
+    if (waiting !== undefined) return waiting.sent
+    let send!: () => void
+    const sent = new Promise<void>((resolve) => { send = () => resolve(this.#send(change, key)) })
+    this.#waiting.set(key, { sent, send })
+    return sent
+  }
+
+  async #send (change: Change, key: string): Promise<void> {
+    this.#sending++
     const name = `${this.#shared.process}.${++this.#published}`
     this.#underWay.add(name)
     try {
@@ -52,12 +68,17 @@ export class ChangeLog {
       // It has come back already.
       if (!this.#underWay.has(name)) return
       // Those who are here learn of it at once, the others when Redis is back.
-      const key = `${change.kind} ${change.uri ?? ''}`
       const kept = this.#unsent.size < MAX_UNSENT || this.#unsent.has(key)
       if (kept) this.#unsent.set(key, { change, name })
       this.#tell(change, kept ? undefined : this.position)
     } finally {
       this.#underWay.delete(name)
+      this.#sending--
+      const [next] = this.#waiting
+      if (next !== undefined) {
+        this.#waiting.delete(next[0])
+        next[1].send()
+      }
     }
   }
 
