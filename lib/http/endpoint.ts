@@ -73,7 +73,8 @@ export function createEndpoint (server: ProtocolServer, sessions: SessionTable, 
     const live = await findSession(request)
     if ('status' in live) return refuse(reply, live)
     try {
-      if (keepAlive.size >= maxStreams) return refuse(reply, refusals.tooManyStreams)
+      // Whoever has gone takes no place from others, not even while it opens.
+      if (hasLeft(reply) || keepAlive.size >= maxStreams) return refuse(reply, refusals.tooManyStreams)
       const stream = await sessions.openStream(live, header(request, HEADER.lastEventId))
       if (stream === undefined) return refuse(reply, refusals.streamOpen)
       const keep = atExpiry(mcpOf(request).principal, () => stream.finish())

@@ -63,7 +63,8 @@ export class LegacySse {
   }
 
   async #stream (request: FastifyRequest, reply: FastifyReply, endpoint: string): Promise<FastifyReply> {
-    if (this.#closing || this.#keepAlive.size >= this.#options.maxStreams) return refuse(reply, refusals.tooManyStreams)
+    // Whoever has gone takes no place from others, not even while it opens.
+    if (this.#closing || hasLeft(reply) || this.#keepAlive.size >= this.#options.maxStreams) return refuse(reply, refusals.tooManyStreams)
     const { principal } = mcpOf(request)
     const draft = await this.#sessions.draft('sse', principal)
     const refused = await this.#sessions.keep(draft)

@@ -496,21 +496,28 @@ t.test('SSE-14 who leaves while still being checked is not served, and holds not
     { headers: { ...H, ...modernHeaders('tools/call', 'run') }, body: call },
     OLD_STREAM
   ]
-  async function sendAndLeave ({ app }: Service, send: () => { destroy: () => void }): Promise<void> {
+  /** Resolves when the server has seen the end of the response to the request that comes next. */
+  async function nextIsOver ({ app }: Service): Promise<void> {
+    const over = gate()
+    app.server.once('request', (_request, response) => response.once('close', over.open))
+    return over.opened
+  }
+  async function sendAndLeave (service: Service, send: () => { destroy: () => void }): Promise<void> {
     [asked, decided] = [gate(), gate()]
-    const gone = gate()
-    app.server.once('request', (_request, response) => response.once('close', gone.open))
+    const gone = nextIsOver(service)
     const sent = send()
     await asked.opened
     sent.destroy()
-    await gone.opened
+    await gone
     decided.open()
     await turn()
   }
   for (const ask of asks) await sendAndLeave(service, () => service.leaving(ask))
+  const over = nextIsOver(service)
   const stream = await session.get()
   t.equal(stream.status, 200, 'the only slot is free')
   stream.destroy()
+  await over
   const listening = await service.open(asks[0]!)
   t.equal((await listening.next()).method, 'notifications/subscriptions/acknowledged')
   listening.destroy()
