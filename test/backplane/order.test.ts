@@ -115,6 +115,23 @@ test('a heartbeat that is answered late takes back nothing that a session has be
   }
 })
 
+test('a place that is given late comes with all subscriptions until then', async (t) => {
+  const { line, here, other, heard } = await start(t)
+  await other.createSession(RECORD, LIMITS)
+  const use = await here.acquire(RECORD.id, 'http', 'alice')
+  t.teardown(() => use?.release())
+  for (const uri of ['test://a', 'test://b']) await other.subscribe(RECORD.id, uri, 10)
+  await heard.until(() => heard.signals.filter(({ type }) => type === 'subscribed').length === 2)
+  line.hold('commands')
+  const opened = here.openOutbox(RECORD.id, READER)
+  await line.said('commands', 'test://b')
+  await other.subscribe(RECORD.id, 'test://c', 10)
+  await other.unsubscribe(RECORD.id, 'test://a')
+  await heard.until(() => heard.signals.filter(({ type }) => type === 'subscribed').length === 4)
+  line.release('commands')
+  t.same([...(await opened)!.subscriptions].sort(), ['test://b', 'test://c'])
+})
+
 test('a change that is found in the log is told after the subscription that came before it', async (t) => {
   const { line, here, other, heard } = await start(t)
   await other.createSession(RECORD, LIMITS)

@@ -79,3 +79,18 @@ t.test('a session that another process has told more is not told it again', asyn
   await publish('test://2', 'test://3', 'test://4')
   t.same(uris(told), ['test://4'])
 })
+
+t.test('a new reader of a session takes over from the one before, whatever that had yet to tell', async (t) => {
+  const { backplane, server, session, told, publish, slow } = await begin()
+  const from = backplane.position
+  await publish('test://0', 'test://1', 'test://2')
+  let open!: () => void
+  slow(new Promise((resolve) => { open = resolve }))
+  await server.changes.addSession(session, from)()
+  t.same(uris(told), ['test://0'])
+  slow(undefined)
+  await server.changes.addSession(session, told[0]!.seen)()
+  open()
+  await publish('test://3')
+  t.same(uris(told), ['test://0', 'test://1', 'test://2', 'test://3'])
+})

@@ -8,6 +8,10 @@ import { CLOSE, HAS_READER, OPEN, PUSH } from './scripts.js'
 import type { HeldOutbox, Place, Shared } from './shared.js'
 import { channelOf, encodeMessage, isAlive, repeated, send, sessionKey } from './shared.js'
 
+type Opened = [one: 1, subscriptions: string[], seen: string, subscribed: string]
+/** What a session was subscribed to since, or not, and in which state. */
+type Since = Map<string, { wanted: boolean, state: number }>
+
 const MAX_WAITING = 512
 const BATCH = 64
 /** ms that the process of a reader has to say that it is still there */
@@ -32,33 +36,45 @@ export class Outboxes {
   }
 
   async open (id: string, reader: OutboxReader): Promise<Outbox | undefined> {
+    const entry = this.#shared.held.get(id)
+    const since: Since = new Map()
+    entry?.opening.add(since)
+    try {
+      return await this.#open(id, reader, since)
+    } finally {
+      entry?.opening.delete(since)
+    }
+  }
+
+  async #open (id: string, reader: OutboxReader, since: Since): Promise<Outbox | undefined> {
     const { process } = this.#shared
     const token = randomBytes(6).toString('hex')
     let expected = ''
     for (let attempt = 0; attempt < 3; attempt++) {
       const [, oldToken = ''] = expected.split(' ')
-      const opened = await this.#run(id, OPEN, process, token, expected, channelOf(this.#shared), encodeMessage('replaced', id, oldToken)) as string | [1, string[], string, string] | null
+      const opened = await this.#run(id, OPEN, process, token, expected, channelOf(this.#shared), encodeMessage('replaced', id, oldToken)) as string | Opened | null
       if (opened === null) return undefined
-      if (typeof opened !== 'string') return this.#take(id, token, reader, ...opened)
+      if (typeof opened !== 'string') return this.#take(id, token, reader, opened, since)
       if (!await this.#isFree(id, opened)) return undefined
       expected = opened
     }
     return undefined
   }
 
-  async #take (id: string, token: string, reader: OutboxReader, _one: 1, subscriptions: string[], seen: string, subscribed: string): Promise<Outbox> {
+  async #take (id: string, token: string, reader: OutboxReader, [, subscriptions, seen, subscribed]: Opened, since: Since): Promise<Outbox> {
     const { process, held } = this.#shared
     const entry = held.get(id)
     const place = this.#place(id, token, reader)
+    const listed = Number(subscribed)
     if (entry !== undefined) {
       entry.place?.reader.replaced()
       entry.place = place
-      entry.subscribed = Number(subscribed)
-      entry.newest = Math.max(entry.newest, entry.subscribed)
+      entry.subscribed = listed
+      entry.newest = Math.max(entry.newest, listed)
     }
     const outbox: HeldOutbox = {
       token,
-      subscriptions,
+      subscriptions: [],
       seen,
       inDoubt: false,
       close: async (reached) => {
@@ -74,6 +90,10 @@ export class Outboxes {
       outbox.close(seen).catch(() => {})
       throw error
     }
+    // What has been heard of since is newer than the list, which was on its way.
+    const all = new Set(subscriptions)
+    for (const [uri, { wanted, state }] of since) if (state > listed) all[wanted ? 'add' : 'delete'](uri)
+    outbox.subscriptions = [...all]
     return outbox
   }
 

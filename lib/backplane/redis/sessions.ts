@@ -58,7 +58,7 @@ export class Sessions {
   async acquire (id: string, kind: SessionRecord['kind'], owner: string): Promise<SessionUse | undefined> {
     const { held, process, lease } = this.#shared
     let entry = held.get(id)
-    if (entry === undefined) held.set(id, entry = { owner, uses: 0, reading: new Set(), signal: '', place: undefined, subscribed: 0, newest: 0, tails: new Set() })
+    if (entry === undefined) held.set(id, entry = { owner, uses: 0, reading: new Set(), signal: '', place: undefined, subscribed: 0, newest: 0, opening: new Set(), tails: new Set() })
     // It counts before it is asked for, so that a release of another use does not undo it.
     entry.uses++
     const updated: SessionUpdate = {}
@@ -120,26 +120,28 @@ export class Sessions {
     const { process, lease } = this.#shared
     const state = await this.#session(id, SUBSCRIBE, process, channelOf(this.#shared), subscribedMessage(id, uri, true), lease, uri, limit) as number | null
     if (state === null) return false
-    this.#noteState(id, state)
+    this.#noteSubscribed(id, uri, true, state)
     return true
   }
 
   async unsubscribe (id: string, uri: string): Promise<void> {
     const state = await this.#session(id, UNSUBSCRIBE, this.#shared.process, channelOf(this.#shared), subscribedMessage(id, uri, false), uri) as number
-    this.#noteState(id, state)
+    this.#noteSubscribed(id, uri, false, state)
   }
 
   /** A list of subscriptions that is on its way from Redis may be older than this. */
-  #noteState (id: string, state: number): void {
+  #noteSubscribed (id: string, uri: string, wanted: boolean, state: number): void {
     const entry = this.#shared.held.get(id)
-    if (entry !== undefined) entry.newest = Math.max(entry.newest, state)
+    if (entry === undefined) return
+    entry.newest = Math.max(entry.newest, state)
+    for (const since of entry.opening) if (state >= (since.get(uri)?.state ?? 0)) since.set(uri, { wanted, state })
   }
 
   /** From another process. */
   takeSubscribed (id: string, uri: string, wanted: boolean, state: number): void {
     // It may be older than the list that is known.
     if (state <= (this.#shared.held.get(id)?.subscribed ?? 0)) return
-    this.#noteState(id, state)
+    this.#noteSubscribed(id, uri, wanted, state)
     this.#shared.tell({ type: 'subscribed', session: id, uri, wanted })
   }
 

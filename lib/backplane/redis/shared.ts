@@ -17,6 +17,8 @@ export interface Held {
   subscribed: number
   /** The newest state that it knows something of. */
   newest: number
+  /** Places that are being opened, with what was subscribed to or not since, and in which state. */
+  readonly opening: Set<Map<string, { wanted: boolean, state: number }>>
   readonly tails: Set<Tail>
 }
 
@@ -30,7 +32,10 @@ export interface Place {
 }
 
 /** The place as its reader has it; the token tells it from those before and after. */
-export interface HeldOutbox extends Outbox { readonly token: string }
+export interface HeldOutbox extends Outbox {
+  readonly token: string
+  subscriptions: readonly string[]
+}
 
 /** This process reads a resumable stream. */
 export interface Tail {
