@@ -87,7 +87,7 @@ test('changes that Redis has yet to take are kept once each', async (t) => {
   await Promise.all([...published, last])
   await heard.until(() => heard.changes.at(-1)?.uri === 'test://last')
   t.ok(heard.changes.length < 500, `${heard.changes.length} changes`)
-  t.same(heard.changes.slice(-11).map(({ uri }) => uri).sort(), [...Array.from({ length: 10 }, (_, at) => `test://${at}`), 'test://last'], 'the last of each is among them')
+  t.same(new Set(heard.changes.slice(-11).map(({ uri }) => uri)), new Set([...Array.from({ length: 10 }, (_, at) => `test://${at}`), 'test://last']), 'the last of each is among them')
 })
 
 test('a heartbeat that is answered late takes back nothing that a session has become since', async (t) => {
