@@ -82,13 +82,14 @@ export class Exchanges {
   }
 }
 
-/** Also what the session knows of it: its sink, who calls, whether anybody reads. Classes, all of it: literals on this path would be kept for long. */
+// Also what the session knows of it: its sink, who calls, whether anybody reads. A class without closures of its own: what is made
+// anew for every request, literals too, V8 may come to keep for long.
+
 class Exchange implements Member, Lasting, SessionExchange {
   place = -1
   readonly principal: Principal
   readonly request: RequestInfo
   sink: SessionExchange['sink']
-  isRead: SessionExchange['isRead']
   closeStream: SessionExchange['closeStream']
   readonly #all: Exchanges
   readonly #reply: FastifyReply
@@ -152,14 +153,12 @@ class Exchange implements Member, Lasting, SessionExchange {
       if (this.#abortOnLeave) return this.#end()
     }
     const log = this.#log
-    if (this.#mode !== 'json') this.sink = (notification) => this.#take(notification)
+    if (this.#mode !== 'json') this.sink = this.#take
     if (log !== undefined) {
       this.#commit()
-      this.closeStream = () => this.#leaveStream(log)
+      this.closeStream = this.#leaveStream
       // An event that has an id and nothing else: what came before the first message can be come back for.
       if (featuresOf(this.#session.record.version).polling) void log.prime(this.#write).catch(this.#lost)
-    } else if (this.#mode !== 'json') {
-      this.isRead = () => !this.#left
     }
     afterTurn(this)
     this.#session.handle(this.#message, this).then((answer) => this.#answered(answer), (error) => this.#fail(error))
@@ -201,6 +200,10 @@ class Exchange implements Member, Lasting, SessionExchange {
     this.#session.close(new Error('The server is shutting down'))
   }
 
+  isRead (): boolean {
+    return this.#log !== undefined || !this.#left
+  }
+
   #take (notification: object): void | Promise<void> {
     const log = this.#log
     if (log !== undefined) return log.append(notification, { write: this.#write }).catch(this.#lost)
@@ -222,8 +225,8 @@ class Exchange implements Member, Lasting, SessionExchange {
   }
 
   /** Ends the stream, not the work: the rest is kept for the client that comes back. */
-  #leaveStream (log: EventLog): boolean {
-    void log.flush().then(() => this.#stream?.finish())
+  #leaveStream (): boolean {
+    void this.#log!.flush().then(() => this.#stream?.finish())
     return true
   }
 

@@ -111,18 +111,18 @@ export class Call implements CallPort, Member {
 
   /** Sends a notification of this request: on its own stream, or on the session's. Nothing goes out after the end. */
   notify (message: object): void | Promise<void> {
-    return this.#send(message, this.#exchange.sink)
+    return this.#send(message, this.#exchange.sink !== undefined)
   }
 
   /** Sends a question: where notifications go, or on the session's stream when nobody reads those any more. */
   question (message: object): void | Promise<void> {
-    return this.#send(message, this.hasOwnStream ? this.#exchange.sink : undefined)
+    return this.#send(message, this.hasOwnStream)
   }
 
-  #send (message: object, sink: Sink | undefined): void | Promise<void> {
+  #send (message: object, onOwnStream: boolean): void | Promise<void> {
     if (this.#ended) return undefined
     try {
-      const room = sink === undefined ? this.session.send(message) : sink(message)
+      const room = onOwnStream ? this.#exchange.sink!(message) : this.session.send(message)
       return room === undefined ? undefined : room.catch((error) => this.#unsent(error))
     } catch (error) {
       return this.#unsent(error)
