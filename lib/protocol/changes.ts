@@ -11,7 +11,7 @@ import type { Session } from './session.js'
 export const MAX_SUBSCRIPTIONS = 1024
 const MAX_PENDING = 1024
 // Readers served before the event loop gets a turn, so that a fan-out to thousands blocks nobody for long.
-const BATCH = 200
+const BATCH = 50
 
 /** The notification that tells of a change. A list change has no params before 2026. */
 export function changeNotification (change: Change, meta?: Record<string, unknown>): RpcNotification {
