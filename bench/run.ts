@@ -4,7 +4,7 @@
 
 import os from 'node:os'
 import { Child } from './children.js'
-import { gates, type Target, workloads } from './workloads.js'
+import { type Gate, gates, type Target, workloads } from './workloads.js'
 
 const rounds = Number(process.env.BENCH_ROUNDS ?? 3)
 const ms = Number(process.env.BENCH_MS ?? 2000)
@@ -32,7 +32,8 @@ const rows: Row[] = []
 const generator = new Child('./load.js')
 for (const workload of workloads) {
   if (only !== undefined && !only.some((name) => workload.name.startsWith(name))) continue
-  const targets = workload.targets.filter(({ peer }) => !(check || process.env.BENCH_PEERS === '0') || peer !== true)
+  const gated = (name: string): boolean => check && gates.some((gate) => gate.workload === workload.name && gate.target === name)
+  const targets = workload.targets.filter(({ peer, name }) => !(check || process.env.BENCH_PEERS === '0') || peer !== true || gated(name))
   const children = new Map<Target, Child>()
   try {
     for (const target of targets) {
@@ -76,12 +77,18 @@ for (const { workload, target, bytes, cpu, ratio, p50, p99 } of rows) {
 let failed = 0
 if (check) {
   console.log('')
-  for (const { workload, target, most } of gates) {
+  const ratioOf = ({ workload, target }: Pick<Gate, 'workload' | 'target'>): number | undefined => {
     const row = rows.find((one) => one.workload === workload && one.target === target)
-    if (row === undefined) continue
-    const ratio = median(row.ratio)
-    if (ratio > most) failed++
-    console.log(`${ratio <= most ? 'ok' : 'NOT OK'}: ${workload} ${target} ${ratio.toFixed(2)} (at most ${most})`)
+    return row && median(row.ratio)
+  }
+  for (const gate of gates) {
+    const [ratio, other] = [ratioOf(gate), gate.of === undefined ? 1 : ratioOf(gate.of)]
+    if (ratio === undefined || other === undefined) continue
+    const value = ratio / other
+    const holds = value <= (gate.most ?? Infinity) && value >= (gate.least ?? 0)
+    if (!holds) failed++
+    const bound = gate.most === undefined ? `at least ${gate.least}` : `at most ${gate.most}`
+    console.log(`${holds ? 'ok' : 'NOT OK'}: ${gate.workload} ${gate.target}, to ${gate.of?.workload ?? 'bare Fastify'}: ${value.toFixed(2)} (${bound})`)
   }
 }
 process.exit(failed > 0 ? 1 : 0)

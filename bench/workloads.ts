@@ -166,12 +166,18 @@ export const workloads: Workload[] = [
 
 export { auth as ownHeaders, OURS, V2 }
 
-/** What `BENCH_CHECK=1` holds: ratios to bare Fastify with room for a noisy machine. */
-export const gates = [
-  { workload: 'W1 small call, 2026', target: 'cloudg-mcp', most: 2.2 },
+export interface Gate { workload: string, target: string, most?: number, least?: number, of?: { workload: string, target: string } }
+
+const W1 = { workload: 'W1 small call, 2026', target: 'cloudg-mcp' }
+
+/** What `BENCH_CHECK=1` holds: CPU a request as a ratio to bare Fastify, or to another row, with room for a noisy machine. */
+export const gates: Gate[] = [
+  { ...W1, most: 2.2 },
+  { workload: W1.workload, target: 'official v2', least: 5, of: W1 },
   { workload: 'W2 small call, session', target: 'cloudg-mcp', most: 1.8 },
   { workload: 'W3 SSE, two progress, 2026', target: 'cloudg-mcp', most: 3 },
   { workload: 'W3 SSE, two progress, session', target: 'cloudg-mcp', most: 3 },
   { workload: 'W4 list of 73 tools, 2026', target: 'cloudg-mcp', most: 0.5 },
-  { workload: 'W5 100 KB result with output check, 2026', target: 'cloudg-mcp', most: 1.1 }
+  { workload: 'W5 100 KB result with output check, 2026', target: 'cloudg-mcp', most: 1.1 },
+  { workload: 'W9 small call with 73 tools, 2026', target: 'cloudg-mcp', most: 1.25, of: W1 }
 ]

@@ -111,6 +111,8 @@ class Exchange implements Member, Lasting, SessionExchange {
   #left = false
   #overflowed = false
   #over = false
+  /** Longer than its first turn of the event loop. */
+  #lasts = false
   #done: Promise<void> | undefined
   #markDone: (() => void) | undefined
 
@@ -190,8 +192,11 @@ class Exchange implements Member, Lasting, SessionExchange {
   lasts (): void {
     if (this.#over || this.#left) return
     if (hasLeft(this.#reply)) return this.#onClose()
+    this.#lasts = true
     this.#reply.raw.once('close', () => this.#onClose())
-    if (this.#mode !== 'json' && !this.#responded) this.#timer = setTimeout(() => this.#commit(), COMMIT_AFTER)
+    if (this.#mode === 'json' || this.#responded) return
+    if (this.#frames !== undefined) this.#commit()
+    else this.#timer = setTimeout(() => this.#commit(), COMMIT_AFTER)
   }
 
   /** The server closes: the work is aborted, and a client that waits is told. */
@@ -210,7 +215,7 @@ class Exchange implements Member, Lasting, SessionExchange {
     if (this.#stream !== undefined) return this.#stream.send(notification)
     const text = frame(notification)
     this.#frames ??= []
-    if (this.#frames.push(text) === 1) setImmediate(() => this.#commit())
+    if (this.#frames.push(text) === 1 && this.#lasts) setImmediate(() => this.#commit())
     this.#buffered += text.length
     if (this.#buffered > MAX_BUFFERED) this.#commit()
     return undefined

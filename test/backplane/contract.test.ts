@@ -509,7 +509,7 @@ async function contract (t: Test, service: (t: Test) => Promise<Join>): Promise<
     t.equal(await kept({ maxEvents: 8 }, 10), 8)
     t.equal(await kept({ maxBytes: 1000 }, 200), 5)
     t.equal(await kept({ maxBytes: 100 }, 200), 1, 'the newest is always there')
-    t.equal(await kept({ ttl: 40 }, 10, 100), 10)
+    t.equal(await kept({ ttl: 500 }, 10, 1000), 10)
   })
 
   await t.test('a named stream goes on where its last reader stopped', async (t) => {
