@@ -182,13 +182,13 @@ async function contract (t: Test, service: (t: Test) => Promise<Join>): Promise<
   await t.test('a session that nobody uses goes idle; one in use does not', async (t) => {
     const join = await service(t)
     const [one, other] = [await join(), await join()]
-    const limits = { ...LIMITS, idleTimeout: 150 }
+    const limits = { ...LIMITS, idleTimeout: 600 }
     const idle = await created(one, session(), limits)
     const used = await created(one, session(), limits)
     const asked = await created(one, session(), limits)
     const use = await other.acquire(used.id, 'http', 'alice')
     for (let round = 0; round < 5; round++) {
-      await sleep(60)
+      await sleep(200)
       ;(await other.acquire(asked.id, 'http', 'alice'))?.release()
       await one.acquire(idle.id, 'http', 'mallory')
     }
@@ -200,7 +200,7 @@ async function contract (t: Test, service: (t: Test) => Promise<Join>): Promise<
     t.ok(taken, 'one in use elsewhere lives')
     taken?.release()
     use?.release()
-    await sleep(400)
+    await sleep(1500)
     t.equal(await one.acquire(used.id, 'http', 'alice'), undefined)
     t.equal(await one.countSessions(), 0)
   })
