@@ -76,12 +76,11 @@ export class EventStream extends Readable {
   finish (last = ''): void {
     if (this.destroyed || this.#finished) return
     this.#finished = true
-    if (this.#response !== undefined) {
-      this.#response.end(last)
-    } else {
-      if (last !== '') this.push(last)
-      this.push(null)
-    }
+    if (this.#response !== undefined) this.#response.end(last)
+    else if (last !== '') this.push(last)
+    this.push(null)
+    // Nobody reads it where the response is written to; it has to end all the same, or its end would count as premature.
+    if (this.#response !== undefined) this.resume()
     this.#keepAlive.remove(this)
     this.#release()
   }

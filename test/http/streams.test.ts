@@ -2,11 +2,14 @@
 // leaving, or a handler that does what no handler should.
 
 import { once } from 'node:events'
+import { PassThrough, Readable } from 'node:stream'
+import Fastify from 'fastify'
 import t, { type Test } from 'tap'
+import cloudgMcp from '../../plugin.js'
 import { MissingCapabilityError, NotFoundError, ToolError } from '../../lib/layer/index.js'
 import type { Context } from '../../lib/layer/index.js'
 import { createKit, modern, modernHeaders, request } from '../kit.js'
-import { connections, eventually, handshake, JSON_ONLY, listenStream, parseEvents, post, postModern, postStream, raw, rawRequest, serve } from './client.js'
+import { captureLog, connections, eventually, handshake, JSON_ONLY, listen, listenStream, parseEvents, post, postModern, postStream, raw, rawRequest, serve } from './client.js'
 
 const call = (name: string, args: object = {}, id: string | number = 2) => request('tools/call', { name, arguments: args, _meta: { progressToken: 't' } }, id)
 const modernCall = (name: string, args: object = {}, id: string | number = 2) => modern('tools/call', { name, arguments: args, _meta: { progressToken: 't' } }, id)
@@ -231,4 +234,47 @@ t.test('equal ids at the same time do not mix', async (t) => {
   const session = await handshake(app)
   const answers = await Promise.all(Array.from({ length: 20 }, (_, at) => session.post(call('echo', { text: `${at}` }, 1))))
   t.same(answers.map(({ messages }) => messages[0].result.structuredContent.text), Array.from({ length: 20 }, (_, at) => `${at}`))
+})
+
+t.test('a stream that the server ends has ended, as Fastify and its log see it', async (t) => {
+  const { layer } = createKit()
+  layer.tool('streams', {}, async (_args, ctx) => {
+    await ctx.progress(1)
+    for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => { setImmediate(resolve) })
+    return 'done'
+  })
+  const log = captureLog()
+  const app = await serve(t, { layer }, { loggerInstance: log.logger })
+  const session = await handshake(app)
+  const count = () => log.of('info').filter((msg) => msg === 'request completed').length
+  const before = count()
+  for (const [body, headers] of [[call('streams'), session.headers], [modernCall('streams'), modernHeaders('tools/call', 'streams')]] as const) {
+    const { messages, headers: { 'content-length': length } } = await post(app, body, headers as Record<string, string>)
+    t.equal(length, undefined, 'it was streamed')
+    t.equal(messages.length, 2)
+  }
+  const standalone = await session.get()
+  await session.end()
+  await standalone.ended
+  await eventually(() => count() === before + 4)
+  t.same(log.lines.filter(({ msg }) => msg.includes('prematurely')), [])
+})
+
+t.test('a host may put a stream of its own between ours and the response', async (t) => {
+  const { layer } = createKit()
+  const held = gate()
+  layer.tool('held', {}, async (_args, ctx) => {
+    await ctx.progress(1)
+    await held.opened
+    return 'done'
+  })
+  const host = Fastify()
+  host.addHook('onSend', async (_request, _reply, payload) => payload instanceof Readable ? payload.pipe(new PassThrough()) : payload)
+  await host.register(cloudgMcp, { layer })
+  const url = `http://127.0.0.1:${await listen(t, host)}/mcp`
+  const stream = await postStream({ url }, modernCall('held'), modernHeaders('tools/call', 'held'))
+  t.match(await stream.next(), { method: 'notifications/progress' }, 'each event at once')
+  held.open()
+  t.match(await stream.next(), { result: { content: [{ text: 'done' }] } })
+  await stream.ended
 })
