@@ -13,7 +13,7 @@ import { HEADER } from './headers.js'
 import type { Refusal } from './refusal.js'
 import { ALLOW_STATELESS, notAllowed, refusal, refusals, refuse } from './refusal.js'
 import type { Answer, Exchanges, Mode } from './reply.js'
-import { hasLeft, header, HttpRequest, mcpOf } from './request.js'
+import { hasLeft, header, HttpRequest, mcpOf, onLeave } from './request.js'
 import type { LiveSession, SessionTable } from './sessions.js'
 import type { KeepAlive } from './stream.js'
 import { SSE_HEADERS } from './stream.js'
@@ -84,7 +84,7 @@ export function createEndpoint (server: ProtocolServer, sessions: SessionTable, 
       }
       // It takes a moment to open: whoever asked for it may have gone.
       if (hasLeft(reply)) leave()
-      reply.raw.once('close', leave)
+      onLeave(reply, leave)
       return reply.headers(SSE_HEADERS).send(stream)
     } finally {
       live.release()

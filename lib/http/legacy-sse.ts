@@ -10,7 +10,7 @@ import { atExpiry } from '../principal.js'
 import type { ProtocolServer } from '../protocol/server.js'
 import { checkJson } from './checks/negotiate.js'
 import { notAllowed, refusal, refusals, refuse } from './refusal.js'
-import { hasLeft, mcpOf } from './request.js'
+import { hasLeft, mcpOf, onLeave } from './request.js'
 import type { LiveSession, SessionTable } from './sessions.js'
 import type { KeepAlive } from './stream.js'
 import { SSE_HEADERS } from './stream.js'
@@ -96,7 +96,7 @@ export class LegacySse {
     })
     // It takes a moment to open: whoever asked for it may have gone.
     if (hasLeft(reply)) stream.destroy()
-    reply.raw.once('close', () => stream.destroy())
+    onLeave(reply, () => stream.destroy())
     return reply.headers(SSE_HEADERS).send(stream)
   }
 

@@ -15,7 +15,7 @@ import { Roster } from '../runtime/roster.js'
 import type { Lasting } from '../runtime/turn.js'
 import { afterTurn } from '../runtime/turn.js'
 import { jsonReply } from './refusal.js'
-import { hasLeft, HttpRequest, mcpOf } from './request.js'
+import { hasLeft, HttpRequest, mcpOf, onLeave } from './request.js'
 import type { EventLog } from './resumable.js'
 import { EventStream, frame, SSE_HEADERS } from './stream.js'
 import type { KeepAlive } from './stream.js'
@@ -193,7 +193,7 @@ class Exchange implements Member, Lasting, SessionExchange {
     if (this.#over || this.#left) return
     if (hasLeft(this.#reply)) return this.#onClose()
     this.#lasts = true
-    this.#reply.raw.once('close', () => this.#onClose())
+    onLeave(this.#reply, () => this.#onClose())
     if (this.#mode === 'json' || this.#responded) return
     if (this.#frames !== undefined) this.#commit()
     else this.#timer = setTimeout(() => this.#commit(), COMMIT_AFTER)
@@ -290,6 +290,7 @@ class Exchange implements Member, Lasting, SessionExchange {
     if (this.#reply.raw.writableEnded) return
     this.#left = true
     clearTimeout(this.#timer)
+    this.#stream?.destroy()
     if (this.#abortOnLeave) this.#session.close(new Error('The client has gone'))
     if (this.#responded) return
     this.#responded = true

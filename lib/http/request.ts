@@ -2,6 +2,7 @@
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Http2ServerResponse } from 'node:http2'
+import type { Socket } from 'node:net'
 import type { Principal, RequestInfo } from '../principal.js'
 import { anonymous } from '../principal.js'
 import type { Session } from '../protocol/session.js'
@@ -66,8 +67,45 @@ export class HttpRequest implements RequestInfo {
 }
 
 /** Has the client gone already? Over HTTP/2 only the stream under a response can tell. */
-export function hasLeft ({ raw }: FastifyReply): boolean {
-  return raw.destroyed || (raw as unknown as Partial<Http2ServerResponse>).stream?.destroyed === true
+export function hasLeft (reply: FastifyReply): boolean {
+  const { raw } = reply
+  return raw.destroyed || (raw as unknown as Partial<Http2ServerResponse>).stream?.destroyed === true || (waits(reply) && reply.request.raw.socket.destroyed)
+}
+
+/**
+ * Calls back once, when the response is over or the client has left. Node tells that to the response that is being sent; one that waits
+ * behind it, for a request that was pipelined, hears of nothing but the end of the connection.
+ */
+export function onLeave (reply: FastifyReply, callback: () => void): void {
+  const { raw } = reply
+  let forget: (() => void) | undefined
+  const leave = (): void => {
+    forget?.()
+    raw.removeListener('close', leave)
+    callback()
+  }
+  raw.once('close', leave)
+  if (waits(reply)) forget = onClose(reply.request.raw.socket, leave)
+}
+
+/** Is it yet to have the connection? */
+function waits ({ raw, request }: FastifyReply): boolean {
+  return raw.socket === null && request.raw.httpVersionMajor === 1
+}
+
+const waiting = new WeakMap<Socket, Set<() => void>>()
+
+/** One listener a connection, however many requests wait on it. */
+function onClose (socket: Socket, callback: () => void): () => void {
+  let all = waiting.get(socket)
+  if (all === undefined) {
+    const callbacks = all = new Set()
+    waiting.set(socket, callbacks)
+    socket.once('close', () => { for (const one of [...callbacks]) one() })
+  }
+  const known = all
+  known.add(callback)
+  return () => { known.delete(callback) }
 }
 
 /** A header that means one thing, with equal repetitions collapsed. */

@@ -2,6 +2,7 @@
 // leaving, or a handler that does what no handler should.
 
 import { once } from 'node:events'
+import { connect } from 'node:net'
 import { PassThrough, Readable } from 'node:stream'
 import Fastify from 'fastify'
 import t, { type Test } from 'tap'
@@ -278,3 +279,41 @@ t.test('a host may put a stream of its own between ours and the response', async
   t.match(await stream.next(), { result: { content: [{ text: 'done' }] } })
   await stream.ended
 })
+
+for (const what of ['listen', 'standalone stream', 'call']) {
+  t.test(`who leaves while a ${what} waits behind another request on its connection has left`, async (t) => {
+    const { layer } = createKit()
+    const [held, begun, aborted] = [gate(), gate(), gate()]
+    layer.tool('held', {}, async () => held.opened)
+    layer.tool('second', {}, async (_args, ctx) => new Promise((resolve) => {
+      ctx.signal.addEventListener('abort', () => {
+        aborted.open()
+        resolve('aborted')
+      })
+      begun.open()
+    }))
+    const app = await serve(t, { layer, maxStreams: 1 })
+    const session = await handshake(app)
+    const lines = (headers: object): string[] => ['Connection: keep-alive', 'Content-Type: application/json', 'Accept: application/json, text/event-stream', ...Object.entries(headers).map((line) => line.join(': '))]
+    const listening = modern('subscriptions/listen', { notifications: { toolsListChanged: true } }, 'L')
+    const second = what === 'listen'
+      ? rawRequest(app, lines(modernHeaders('subscriptions/listen')), JSON.stringify(listening))
+      : what === 'call'
+        ? rawRequest(app, lines(modernHeaders('tools/call', 'second')), JSON.stringify(modernCall('second')))
+        : rawRequest(app, ['Connection: keep-alive', 'Accept: text/event-stream', `Mcp-Session-Id: ${session.id}`], '', 'GET /mcp HTTP/1.1')
+    const status = async (): Promise<number> => {
+      const stream = await listenStream(app, { toolsListChanged: true })
+      stream.leave()
+      return stream.status
+    }
+    const socket = connect(app.port, '127.0.0.1')
+    socket.on('error', () => {})
+    socket.write(Buffer.concat([rawRequest(app, lines(session.headers), JSON.stringify(call('held'))), second]))
+    if (what === 'call') await begun.opened
+    else await eventually(async () => await status() === 503)
+    socket.destroy()
+    if (what === 'call') await aborted.opened
+    else await eventually(async () => await status() === 200)
+    held.open()
+  })
+}
