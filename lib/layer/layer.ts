@@ -230,20 +230,15 @@ export class AppLayer implements Layer {
 
   // ---- the four calls (a handler's `inputRequired()` passes through them as it is)
 
-  // Not async: its promise is that of the run.
-  callTool (name: string, args: Record<string, unknown>, port: CallPort): Promise<ToolResult> {
-    try {
-      const tool = this.#tools.get(name)
-      if (tool === undefined || !this.#shows(tool, port.principal)) throw new UnknownPrimitiveError('tool', name)
-      this.#requireScopes(tool, port.principal)
-      const info = this.#info('tool', tool.name, tool.spec, args, port)
-      return this.#through(info, () => {
-        info.context = info.context.forRun()
-        return runTool(tool, info.arguments, info.context, info.started, this.#limits)
-      })
-    } catch (error) {
-      return rejected(error)
-    }
+  async callTool (name: string, args: Record<string, unknown>, port: CallPort): Promise<ToolResult> {
+    const tool = this.#tools.get(name)
+    if (tool === undefined || !this.#shows(tool, port.principal)) throw new UnknownPrimitiveError('tool', name)
+    this.#requireScopes(tool, port.principal)
+    const info = this.#info('tool', tool.name, tool.spec, args, port)
+    return await this.#through(info, () => {
+      info.context = info.context.forRun()
+      return runTool(tool, info.arguments, info.context, info.started, this.#limits)
+    })
   }
 
   async readResource (uri: string, port: CallPort): Promise<ResourceContents[]> {
@@ -345,10 +340,6 @@ export class AppLayer implements Layer {
     this.#running = undefined
     await this.#options.stop?.()
   }
-}
-
-async function rejected (error: unknown): Promise<never> {
-  throw error
 }
 
 // A class: a literal on this path would be kept for long, and with it all that a request is made of.

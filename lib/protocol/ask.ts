@@ -325,24 +325,18 @@ function openState (call: Call, token: unknown): State {
  * Runs a call that may end with questions of its own. 2026: they are the result. Handshake era: they are asked live, and the
  * handler runs again with the answers.
  */
-export function withRounds<T> (call: Call, run: () => T | Promise<T>): Promise<Exclude<T, InputRequired>> {
+export async function withRounds<T> (call: Call, run: () => T | Promise<T>): Promise<Exclude<T, InputRequired>> {
   // A state that is not ours is refused before anything runs.
   if (call.era === 'modern') call.openRounds()
-  return Promise.resolve(run()).then((result) => isInputRequired(result) ? askOn(call, result, run) : result as Exclude<T, InputRequired>)
-}
-
-async function askOn<T> (call: Call, first: InputRequired, run: () => T | Promise<T>): Promise<Exclude<T, InputRequired>> {
-  if (call.era === 'modern') return call.rounds.explicit(first) as Exclude<T, InputRequired>
-  let wanted = first
-  for (let round = 0; round < MAX_ROUNDS; round++) {
-    // What comes back is what would have come through the client: JSON.
-    const own: unknown = wanted.requestState === undefined ? undefined : JSON.parse(JSON.stringify(wanted.requestState))
-    call.answers = { responses: await answerAll(call, wanted), own }
+  for (let round = 0; ; round++) {
     const result = await run()
     if (!isInputRequired(result)) return result as Exclude<T, InputRequired>
-    wanted = result
+    if (call.era === 'modern') return call.rounds.explicit(result) as Exclude<T, InputRequired>
+    if (round >= MAX_ROUNDS) throw tooOften()
+    // What comes back is what would have come through the client: JSON.
+    const own: unknown = result.requestState === undefined ? undefined : JSON.parse(JSON.stringify(result.requestState))
+    call.answers = { responses: await answerAll(call, result), own }
   }
-  throw tooOften()
 }
 
 async function answerAll (call: Call, { inputRequests = {} }: InputRequired): Promise<Record<string, unknown>> {

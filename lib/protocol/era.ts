@@ -36,7 +36,7 @@ export function envelopeMeta (message: unknown): Record<string, unknown> | undef
 export function requireEnvelopeKeys (meta: Record<string, unknown> | undefined): asserts meta is Record<string, unknown> {
   if (meta !== undefined && Object.hasOwn(meta, META.protocolVersion) && Object.hasOwn(meta, META.clientCapabilities)) return
   const missing = [META.protocolVersion, META.clientCapabilities].filter((key) => meta === undefined || !Object.hasOwn(meta, key))
-  if (missing.length > 0) throw new RpcError(codes.invalidParams, `params._meta is missing the required envelope key(s): ${missing.join(', ')}`)
+  throw new RpcError(codes.invalidParams, `params._meta is missing the required envelope key(s): ${missing.join(', ')}`)
 }
 
 /** The version is one that is served: -32602 when it is no string, -32022 otherwise. */
