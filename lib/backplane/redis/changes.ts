@@ -2,7 +2,7 @@
 // this order has missed nothing, and one that sees a gap reads the log.
 
 import type { Change, LoggedChange } from '../index.js'
-import { PUBLISH } from './scripts.js'
+import { PUBLISH } from './service-scripts.js'
 import type { Shared } from './shared.js'
 import { fieldsOf, isAfter, repeated, serviceKey } from './shared.js'
 

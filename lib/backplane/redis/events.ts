@@ -4,7 +4,7 @@
 
 import type { EventLimits, EventReader, EventReading, EventWriter } from '../index.js'
 import { streamOf } from '../index.js'
-import { APPEND, CLAIM, END, READ, SET } from './scripts.js'
+import { APPEND, CLAIM, END, READ, SET } from './session-scripts.js'
 import type { HeldOutbox, Shared, Tail } from './shared.js'
 import { channelOf, encodeMessage, fieldsOf, isAlive, repeated, sessionKey } from './shared.js'
 

@@ -2,7 +2,7 @@
 // see; while they do not, processes come and go in silence.
 
 import type { Change, Offers } from '../index.js'
-import { OFFER } from './scripts.js'
+import { OFFER } from './service-scripts.js'
 import type { Shared } from './shared.js'
 import { serviceKey } from './shared.js'
 

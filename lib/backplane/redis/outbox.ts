@@ -4,7 +4,7 @@
 
 import { randomBytes } from 'node:crypto'
 import type { Outbox, OutboxReader } from '../index.js'
-import { CLOSE, HAS_READER, OPEN, PUSH } from './scripts.js'
+import { CLOSE, HAS_READER, OPEN, PUSH } from './session-scripts.js'
 import type { HeldOutbox, Place, Shared } from './shared.js'
 import { channelOf, encodeMessage, isAlive, repeated, send, sessionKey } from './shared.js'
 

@@ -4,7 +4,8 @@
 
 import { createHash } from 'node:crypto'
 import type { Created, SessionLimits, SessionRecord, SessionUpdate, SessionUse, Signal } from '../index.js'
-import { ACQUIRE, BEAT, COUNT, CREATE, DELETE, FORGET, PROBE, RELEASE, RESERVE, SIGNAL, SUBSCRIBE, TOUCH, UNSUBSCRIBE, UPDATE } from './scripts.js'
+import { COUNT, FORGET, RESERVE, TOUCH } from './service-scripts.js'
+import { ACQUIRE, BEAT, CREATE, DELETE, PROBE, RELEASE, SIGNAL, SUBSCRIBE, UNSUBSCRIBE, UPDATE } from './session-scripts.js'
 import type { Held, Shared } from './shared.js'
 import { channelOf, encodeMessage, isAfter, serviceKey, sessionKey } from './shared.js'
 
