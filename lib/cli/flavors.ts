@@ -9,6 +9,7 @@ import { bindFactory, registerInto } from '../adapters/index.js'
 import { authInfoOf } from '../adapters/caller.js'
 import { TokenAuth } from '../auth/tokens.js'
 import { isChallenge } from '../auth/authenticator.js'
+import { onLeave } from '../http/request.js'
 import { decode } from '../jsonrpc.js'
 import type { Layer } from '../layer/contract.js'
 import { readLines, TOO_LONG } from '../stdio/lines.js'
@@ -106,7 +107,7 @@ async function startSdk (layer: Layer, host: string, port: number, path: string,
     const who = auth?.authenticate({ authorization })
     if (isChallenge(who)) return reply.code(who.status).headers({ ...who.headers }).send({ error: who.message })
     const gone = new AbortController()
-    reply.raw.once('close', () => { if (!reply.raw.writableFinished) gone.abort() })
+    onLeave(reply, () => { if (!reply.raw.writableFinished) gone.abort() })
     const headers = Object.entries(request.headers).flatMap(([name, value]) => value === undefined ? [] : [value].flat().map((one): [string, string] => [name, one]))
     const web = new Request(`http://${request.headers.host ?? 'localhost'}${request.url}`, {
       method: request.method, headers, signal: gone.signal, ...(request.body instanceof Buffer && { body: new Uint8Array(request.body) })

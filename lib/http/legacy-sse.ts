@@ -10,7 +10,7 @@ import { atExpiry } from '../principal.js'
 import type { ProtocolServer } from '../protocol/server.js'
 import { checkJson } from './checks/negotiate.js'
 import { notAllowed, refusal, refusals, refuse } from './refusal.js'
-import { hasLeft, mcpOf, onLeave } from './request.js'
+import { hasLeft, HttpRequest, mcpOf, onLeave } from './request.js'
 import type { LiveSession, SessionTable } from './sessions.js'
 import type { KeepAlive } from './stream.js'
 import { SSE_HEADERS } from './stream.js'
@@ -111,7 +111,7 @@ export class LegacySse {
       live.release()
       return refuse(reply, refusals.invalidRequest)
     }
-    const info: RequestInfo = { transport: 'sse', headers: request.raw.headers, sessionId: id, clientInfo: live.session.record.clientInfo, principal, raw: request }
+    const info = new HttpRequest(request, live.session, 'sse')
     const work: Work = { live, message, done: this.#work(live, message, principal, info).finally(() => this.#atWork.delete(work)) }
     this.#atWork.add(work)
     // What changes the session has done so before the next message can come; anything else runs beside it.

@@ -84,7 +84,6 @@ export class Exchanges {
 
 // Also what the session knows of it: its sink, who calls, whether anybody reads. A class without closures of its own: what is made
 // anew for every request, literals too, V8 may come to keep for long.
-
 class Exchange implements Member, Lasting, SessionExchange {
   place = -1
   readonly principal: Principal
@@ -111,8 +110,8 @@ class Exchange implements Member, Lasting, SessionExchange {
   #left = false
   #overflowed = false
   #over = false
-  /** Longer than its first turn of the event loop. */
-  #lasts = false
+  /** The turn of the event loop that it began in is over. */
+  #outlasted = false
   #done: Promise<void> | undefined
   #markDone: (() => void) | undefined
 
@@ -192,7 +191,7 @@ class Exchange implements Member, Lasting, SessionExchange {
   lasts (): void {
     if (this.#over || this.#left) return
     if (hasLeft(this.#reply)) return this.#onClose()
-    this.#lasts = true
+    this.#outlasted = true
     onLeave(this.#reply, () => this.#onClose())
     if (this.#mode === 'json' || this.#responded) return
     if (this.#frames !== undefined) this.#commit()
@@ -215,7 +214,7 @@ class Exchange implements Member, Lasting, SessionExchange {
     if (this.#stream !== undefined) return this.#stream.send(notification)
     const text = frame(notification)
     this.#frames ??= []
-    if (this.#frames.push(text) === 1 && this.#lasts) setImmediate(() => this.#commit())
+    if (this.#frames.push(text) === 1 && this.#outlasted) setImmediate(() => this.#commit())
     this.#buffered += text.length
     if (this.#buffered > MAX_BUFFERED) this.#commit()
     return undefined

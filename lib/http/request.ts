@@ -50,14 +50,15 @@ export function mcpOf (request: FastifyRequest): McpRequest {
 
 /** What a handler gets to see of a request. */
 export class HttpRequest implements RequestInfo {
-  readonly transport = 'http'
+  readonly transport: 'http' | 'sse'
   readonly headers: RequestInfo['headers']
   readonly sessionId: string | undefined
   readonly clientInfo: RequestInfo['clientInfo']
   readonly principal: Principal
   readonly raw: FastifyRequest
 
-  constructor (request: FastifyRequest, { record }: Session) {
+  constructor (request: FastifyRequest, { record }: Session, transport: 'http' | 'sse' = 'http') {
+    this.transport = transport
     this.headers = request.raw.headers
     this.sessionId = record.id || undefined
     this.clientInfo = record.clientInfo

@@ -94,8 +94,6 @@ export class EventStream extends Readable {
     if (!(destination instanceof ServerResponse) || this.#finished) return super.pipe(destination, options)
     this.#response = destination
     destination.on('drain', () => this._read())
-    // The response is over when all has been handed on, or when the client has left.
-    destination.once('close', () => this.destroy())
     const queued = this.read() as Buffer | null
     if (queued !== null) destination.write(queued)
     return destination

@@ -22,6 +22,7 @@ export type Sink = (notification: object) => void | Promise<void>
 
 /** What a transport knows of the exchange that a message came in. */
 export interface Exchange {
+  // What is called is called as a method of the exchange.
   /** Where notifications of this request go. @default the session's `send` */
   sink?: Sink | undefined
   principal?: Principal | undefined
