@@ -1,6 +1,8 @@
 // npm run bench: every workload against every server that can do it, interleaved, as CPU per request of the server process
 // and as a ratio to bare Fastify in the same run. Answers are checked before anything is timed.
-// Many short turns: a machine that others share is fast and slow by turns. BENCH_ROUNDS (9), BENCH_MS (600), BENCH_ONLY (beginnings of workload names, joined with ;), BENCH_PEERS=0 (without the other servers), BENCH_CHECK=1 (fewer servers, gates of docs/performance.md).
+// Many short turns: a machine that others share is fast and slow by turns.
+// BENCH_ROUNDS (9), BENCH_MS (600), BENCH_ONLY (beginnings of workload names, joined with ;), BENCH_PEERS=0 (without the other servers),
+// BENCH_CHECK=1 (fewer servers, gates of docs/performance.md).
 
 import os from 'node:os'
 import { Child } from './children.js'

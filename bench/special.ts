@@ -1,5 +1,7 @@
 // npm run bench:special: what is no stream of equal requests. W6 initialize + DELETE cycles, W7 idle streams and a change to
-// all of them, W8 many slow calls at once. BENCH_CHECK=1 (this plugin alone, with gates), BENCH_ONLY (W6;W7;W8), BENCH_STREAMS (1000,5000), BENCH_CYCLES (3000), BENCH_PEERS=0 (without the other servers).
+// all of them, W8 many slow calls at once.
+// BENCH_ONLY (W6;W7;W8), BENCH_STREAMS (1000,5000), BENCH_CYCLES (3000), BENCH_PEERS=0 (without the other servers),
+// BENCH_CHECK=1 (this plugin alone, with gates).
 
 import { Agent, request } from 'node:http'
 import type { IncomingMessage } from 'node:http'

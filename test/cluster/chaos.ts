@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
 import { RedisServer } from '../backplane/redis-server.js'
 import { request } from '../kit.js'
-import type { Outcome } from './client.js'
+import type { Event, Events, Outcome } from './client.js'
 import { Client } from './client.js'
 import { Node } from './nodes.js'
 
@@ -34,6 +34,7 @@ const RAMP = 3000
 /** ms for what is under way at the end */
 const SETTLE = 30_000
 
+interface Reading { stop: () => void, done: Promise<void> }
 interface Heard { events: Set<string>, said: Map<string, number>, updated: Map<string, number> }
 
 export async function chaos ({ seconds, clients: count, seed, every = 2000 }: ChaosOptions): Promise<ChaosResult> {
@@ -162,14 +163,29 @@ export async function chaos ({ seconds, clients: count, seed, every = 2000 }: Ch
   }
 
   /** Reads the standalone stream, wherever it is. */
-  function follow (client: Client, heard: Heard): { stop: () => void, done: Promise<void> } {
+  function follow (client: Client, heard: Heard): Reading {
+    let lastId: string | undefined
+    return readOn(async () => {
+      const events = await client.get(lastId)
+      if (events.status === 404) violated(`${client.id}: the session is gone`)
+      return events
+    }, ({ id, message }) => {
+      if (id === undefined || heard.events.has(id)) violated(`${client.id}: event ${id} came twice, or without an id`)
+      else heard.events.add(id)
+      lastId = id ?? lastId
+      const { nonce } = message.params?.data ?? {}
+      if (message.method === 'notifications/message') heard.said.set(nonce, (heard.said.get(nonce) ?? 0) + 1)
+      else if (message.method === 'notifications/resources/updated') heard.updated.set(message.params.uri, (heard.updated.get(message.params.uri) ?? 0) + 1)
+    })
+  }
+
+  /** Reads one stream after the other, until it is told to stop. */
+  function readOn (open: () => Promise<Events>, take: (event: Event) => void): Reading {
     const stopped = new AbortController()
     let leave = (): void => {}
-    let lastId: string | undefined
     const done = (async () => {
       while (!stopped.signal.aborted) {
-        const events = await client.get(lastId).catch(() => undefined)
-        if (events?.status === 404) violated(`${client.id}: the session is gone`)
+        const events = await open().catch(() => undefined)
         if (events?.status !== 200) {
           events?.leave()
           await sleep(50)
@@ -177,15 +193,7 @@ export async function chaos ({ seconds, clients: count, seed, every = 2000 }: Ch
         }
         leave = () => events.leave()
         if (stopped.signal.aborted) leave()
-        for (let event = await events.next(); event !== undefined; event = await events.next()) {
-          const { id, message } = event
-          if (id === undefined || heard.events.has(id)) violated(`${client.id}: event ${id} came twice, or without an id`)
-          else heard.events.add(id)
-          lastId = id ?? lastId
-          const { nonce } = message.params?.data ?? {}
-          if (message.method === 'notifications/message') heard.said.set(nonce, (heard.said.get(nonce) ?? 0) + 1)
-          else if (message.method === 'notifications/resources/updated') heard.updated.set(message.params.uri, (heard.updated.get(message.params.uri) ?? 0) + 1)
-        }
+        for (let event = await events.next(); event !== undefined; event = await events.next()) take(event)
         add('streams that ended')
         if (!stopped.signal.aborted) await sleep(20)
       }
@@ -216,30 +224,8 @@ export async function chaos ({ seconds, clients: count, seed, every = 2000 }: Ch
     await listening.done
   }
 
-  function listen (client: Client): { stop: () => void, done: Promise<void> } {
-    const stopped = new AbortController()
-    let leave = (): void => {}
-    const done = (async () => {
-      while (!stopped.signal.aborted) {
-        const events = await client.listenModern({ toolsListChanged: true }, undefined, client.headers()).catch(() => undefined)
-        if (events?.status !== 200) {
-          events?.leave()
-          await sleep(50)
-          continue
-        }
-        leave = () => events.leave()
-        if (stopped.signal.aborted) leave()
-        for (let event = await events.next(); event !== undefined; event = await events.next()) add('heard by listens')
-        if (!stopped.signal.aborted) await sleep(20)
-      }
-    })()
-    return {
-      done,
-      stop: () => {
-        stopped.abort()
-        leave()
-      }
-    }
+  function listen (client: Client): Reading {
+    return readOn(async () => client.listenModern({ toolsListChanged: true }, undefined, client.headers()), () => add('heard by listens'))
   }
 
   /** A call with a JSON answer: what its tool says goes to the standalone stream. */

@@ -46,6 +46,11 @@ async function start (t: Test) {
     near,
     far,
     listen,
+    lost: async () => here.logged(AWAY),
+    mended: async () => {
+      line.mend()
+      await here.logged(BACK)
+    },
     /** Events that are kept for the session. */
     kept: async ({ client }: { client: Client }) => admin.xlen(`{${prefix}:${client.id}}:e`),
     published: async () => admin.xlen(`{${prefix}}:c`)
@@ -65,42 +70,39 @@ async function heard (stream: Events): Promise<string[]> {
 const ONCE = ['resources/updated', 'tools/list_changed']
 
 test('a change that was kept for a session without the process knowing', async (t) => {
-  const { line, here, there, near, kept } = await start(t)
+  const { line, lost, mended, there, near, kept } = await start(t)
   line.hold('commands')
   there.layer.notifyUpdated(INFO)
   await eventually(async () => await kept(near) === 1)
   line.cut()
-  await here.logged(AWAY)
-  line.mend()
-  await here.logged(BACK)
+  await lost()
+  await mended()
   there.layer.notifyChanged('tools')
   t.same(await heard(near.stream), ONCE)
   t.equal(await kept(near), 2)
 })
 
 test('a change that arrives while nothing can be kept', async (t) => {
-  const { line, here, there, near, far, listen, kept } = await start(t)
+  const { line, lost, mended, there, near, far, listen, kept } = await start(t)
   line.cut('commands')
-  await here.logged(AWAY)
+  await lost()
   there.layer.notifyUpdated(INFO)
   t.match((await listen.next())?.message, { method: 'notifications/resources/updated' })
   t.match((await far.stream.next())?.message, { method: 'notifications/resources/updated' })
-  line.mend()
-  await here.logged(BACK)
+  await mended()
   there.layer.notifyChanged('tools')
   t.same(await heard(near.stream), ONCE)
   t.equal(await kept(near), 2)
 })
 
 test('a change that arrives while nothing can be kept, for a session that goes elsewhere', async (t) => {
-  const { line, here, there, near, listen } = await start(t)
+  const { line, lost, mended, there, near, listen } = await start(t)
   line.cut('commands')
-  await here.logged(AWAY)
+  await lost()
   there.layer.notifyUpdated(INFO)
   await listen.next()
   near.stream.leave()
-  line.mend()
-  await here.logged(BACK)
+  await mended()
   let stream = await near.client.get(undefined, there.port)
   while (stream.status !== 200) stream = await near.client.get(undefined, there.port)
   there.layer.notifyChanged('tools')
@@ -109,14 +111,13 @@ test('a change that arrives while nothing can be kept, for a session that goes e
 })
 
 test('a change that was published without the process knowing', async (t) => {
-  const { line, here, there, near, far, listen, published } = await start(t)
+  const { line, lost, mended, here, there, near, far, listen, published } = await start(t)
   line.hold('commands')
   here.layer.notifyUpdated(INFO)
   t.match((await far.stream.next())?.message, { method: 'notifications/resources/updated' })
   line.cut()
-  await here.logged(AWAY)
-  line.mend()
-  await here.logged(BACK)
+  await lost()
+  await mended()
   there.layer.notifyChanged('tools')
   t.same(await heard(near.stream), ONCE)
   t.same(await heard(listen), ONCE)
@@ -125,13 +126,12 @@ test('a change that was published without the process knowing', async (t) => {
 })
 
 test('a change of a process that cannot publish', async (t) => {
-  const { line, here, there, near, far, listen, published } = await start(t)
+  const { line, lost, mended, here, there, near, far, listen, published } = await start(t)
   line.cut()
-  await here.logged(AWAY)
+  await lost()
   here.layer.notifyUpdated(INFO)
   t.match((await listen.next())?.message, { method: 'notifications/resources/updated' }, 'who can be told is told at once')
-  line.mend()
-  await here.logged(BACK)
+  await mended()
   there.layer.notifyChanged('tools')
   t.same(await heard(near.stream), ONCE)
   t.same(await heard(far.stream), ONCE)

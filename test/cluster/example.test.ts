@@ -34,7 +34,15 @@ t.test('the cluster of the example goes up, is replaced under its clients, and g
   t.equal(before.size, 3, 'one session, three processes')
   const stream = await client.get()
   t.equal(stream.status, 200)
+  const served: number[] = []
+  const deployed = new AbortController()
+  const traffic = (async () => {
+    while (!deployed.signal.aborted) served.push((await client.post(request('ping'))).status)
+  })()
   await cluster('deploy')
+  deployed.abort()
+  await traffic
+  t.same([...new Set(served)].filter((status) => status !== 200), [], `of ${served.length} requests during the deploy`)
   await stream.end()
   t.ok(stream.complete)
   const after = await askAll()
