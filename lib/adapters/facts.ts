@@ -44,7 +44,7 @@ export function engineSession (protocol: ProtocolServer, { version, request, ses
   }
   return protocol.createSession({
     ...common,
-    record: { id: '', owner: '', kind: 'http', version, initialized: true, seen: '', clientInfo: request.clientInfo, ...state }
+    record: { id: '', owner: '', kind: 'http', version, initialized: true, clientInfo: request.clientInfo, ...state }
   })
 }
 

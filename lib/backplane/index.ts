@@ -18,12 +18,10 @@ export interface SessionRecord {
   capabilities: Record<string, unknown>
   clientInfo?: Record<string, unknown> | undefined
   logLevel: string
-  /** Where in the log of changes this session was last up to date. */
-  seen: string
 }
 
 /** What changes in the life of a session. */
-export type SessionUpdate = Partial<Omit<SessionRecord, 'id' | 'owner' | 'kind' | 'seen'>>
+export type SessionUpdate = Partial<Omit<SessionRecord, 'id' | 'owner' | 'kind'>>
 
 export interface SessionLimits {
   maxSessions: number
@@ -128,7 +126,7 @@ export interface Backplane {
   // ---- sessions
   /**
    * At the owner's cap its least recently used idle session ends first; `owner-full` when none is idle.
-   * A session is created up to date with the log of changes: `seen` of the record is not looked at.
+   * A session is created up to date with the log of changes.
    */
   createSession (record: SessionRecord, limits: SessionLimits): Promise<Created>
   /** Nothing when there is no such session of this owner, who is the only one to keep it alive by asking. */

@@ -8,6 +8,8 @@ import type {
 
 interface Entry {
   record: SessionRecord
+  /** Up to where it has been told of changes. */
+  seen: string
   idleTimeout: number
   usedAt: number
   /** Which of all uses its last one was. Not the order of the Map: to move in it at every use would have its table made anew time and again. */
@@ -58,7 +60,8 @@ class MemoryBackplane implements Backplane {
     }
     if (full()) return 'full'
     this.#sessions.set(id, {
-      record: { ...record, seen: this.position },
+      record: { ...record },
+      seen: this.position,
       idleTimeout: limits.idleTimeout,
       usedAt: Date.now(),
       lastUse: ++this.#uses,
@@ -145,12 +148,12 @@ class MemoryBackplane implements Backplane {
     while (entry.outbox.length > 0 && reader.deliver(entry.outbox[0]!) !== false) entry.outbox.shift()
     const outbox: Outbox = {
       subscriptions: [...entry.subscriptions],
-      seen: entry.record.seen,
+      seen: entry.seen,
       inDoubt: false,
       close: async (seen) => {
         if (entry.place !== outbox) return
         entry.reader = entry.place = undefined
-        if (!outbox.inDoubt) entry.record.seen = seen
+        if (!outbox.inDoubt) entry.seen = seen
       }
     }
     entry.place = outbox
@@ -172,7 +175,7 @@ class MemoryBackplane implements Backplane {
       append: async (data, told) => {
         if (told !== undefined && this.#sessions.get(session)?.place !== told.by) return ''
         const id = events()?.append(stream, data, limits) ?? ''
-        if (id !== '' && told !== undefined) this.#sessions.get(session)!.record.seen = told.seen
+        if (id !== '' && told !== undefined) this.#sessions.get(session)!.seen = told.seen
         return id
       },
       end: async () => { events()?.end(stream) }

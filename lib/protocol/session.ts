@@ -341,7 +341,7 @@ export class Session {
 }
 
 function newRecord (logLevel: string, version: HandshakeVersion = LATEST_HANDSHAKE): SessionRecord {
-  return { id: '', owner: '', kind: 'http', version, initialized: false, capabilities: {}, logLevel, seen: '' }
+  return { id: '', owner: '', kind: 'http', version, initialized: false, capabilities: {}, logLevel }
 }
 
 /** The record of a session that is about to be created for a principal. */

@@ -14,7 +14,7 @@ t.teardown(async () => redis?.close())
 const test = (name: string, body: (t: Test) => Promise<void>) => t.test(name, { skip: withoutRedis }, body)
 let services = 0
 const LIMITS = { maxSessions: 10, maxSessionsPerPrincipal: 10, idleTimeout: 60_000 }
-const RECORD = { id: 'a'.repeat(32), owner: 'alice', kind: 'http', version: '2025-11-25', initialized: false, capabilities: {}, logLevel: 'info', seen: '' } as const
+const RECORD = { id: 'a'.repeat(32), owner: 'alice', kind: 'http', version: '2025-11-25', initialized: false, capabilities: {}, logLevel: 'info' } as const
 const READER = { deliver () {}, stalled: () => false, replaced () {} }
 
 class Heard {

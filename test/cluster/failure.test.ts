@@ -212,7 +212,7 @@ test('a process that Redis cuts off for reading too slowly makes up for what it 
     await backplane.start(silent)
     t.teardown(async () => backplane.close())
   }
-  const record = { id: 'a'.repeat(32), owner: 'alice', kind: 'http', version: '2025-11-25', initialized: true, capabilities: {}, logLevel: 'info', seen: '' } as const
+  const record = { id: 'a'.repeat(32), owner: 'alice', kind: 'http', version: '2025-11-25', initialized: true, capabilities: {}, logLevel: 'info' } as const
   await other.createSession(record, { maxSessions: 10, maxSessionsPerPrincipal: 10, idleTimeout: 60_000 })
   const use = await slow.acquire(record.id, 'http', 'alice')
   const [changes, signals]: [Change[], Signal[]] = [[], []]

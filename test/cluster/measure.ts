@@ -135,6 +135,8 @@ async function sizes (): Promise<void> {
   const tell = async (what: string, work: () => Promise<unknown>): Promise<void> => {
     const [keys, bytes] = [await admin.dbsize(), await used()]
     await work()
+    // Those that are at rest are in use no more.
+    await new Promise((resolve) => { setTimeout(resolve, 1000) })
     const [moreKeys, moreBytes] = [await admin.dbsize(), await used()]
     console.log(`${what}: ${((moreKeys - keys) / SESSIONS).toFixed(2)} keys and ${((moreBytes - bytes) / SESSIONS).toFixed(0)} bytes a session`)
   }

@@ -40,7 +40,8 @@ export class Connection {
   #log: BackplaneLog | undefined
   #commands: Client | undefined
   #subscriber: Client | undefined
-  readonly #pending = new Set<Promise<unknown>>()
+  #pending = 0
+  #onIdle: (() => void) | undefined
   #away = false
   #restoring = false
   #restoreAgain = false
@@ -75,8 +76,8 @@ export class Connection {
   }
 
   async close (): Promise<void> {
-    // What is on its way leaves first: commands of one turn are sent at its end.
-    while (this.#pending.size > 0) await Promise.allSettled(this.#pending)
+    // What is on its way is answered first.
+    while (this.#pending > 0) await new Promise<void>((resolve) => { this.#onIdle = resolve })
     const clients = [this.#commands, this.#subscriber]
     this.#commands = this.#subscriber = undefined
     await Promise.all(clients.map(async (client) => {
@@ -87,14 +88,10 @@ export class Connection {
 
   /** @throws BackplaneUnavailableError */
   async run (script: Script, key: string, ...args: (string | number)[]): Promise<any> {
-    return this.#send(async (client) => {
-      try {
-        return await client.evalsha(script.sha, 1, key, ...args)
-      } catch (error) {
-        if (!(error instanceof Error) || !error.message.startsWith('NOSCRIPT')) throw error
-        return client.eval(script.text, 1, key, ...args)
-      }
-    })
+    return this.#send(async (client) => client.evalsha(script.sha, 1, key, ...args).catch(async (error: unknown) => {
+      if (!(error instanceof Error) || !error.message.startsWith('NOSCRIPT')) throw error
+      return client.eval(script.text, 1, key, ...args)
+    }))
   }
 
   /** @throws BackplaneUnavailableError */
@@ -129,15 +126,14 @@ export class Connection {
   async #send<T> (work: (client: Client) => Promise<T>): Promise<T> {
     const client = this.#commands
     if (client === undefined) throw new BackplaneUnavailableError('not started')
-    const working = work(client)
-    this.#pending.add(working)
+    this.#pending++
     try {
-      return await working
+      return await work(client)
     } catch (error) {
       if (error instanceof Error && error.name === 'ReplyError' && !AWAY.test(error.message)) throw error
       throw new BackplaneUnavailableError(error instanceof Error ? error.message : String(error))
     } finally {
-      this.#pending.delete(working)
+      if (--this.#pending === 0) this.#onIdle?.()
     }
   }
 
@@ -171,9 +167,7 @@ export class Connection {
     const own = {
       lazyConnect: true,
       keyPrefix: '',
-      enableOfflineQueue: false,
-      // Many commands of one turn of the event loop leave in one write.
-      enableAutoPipelining: what === 'commands'
+      enableOfflineQueue: false
     }
     const retryStrategy = (times: number): number => Math.min(20 * 2 ** times, RETRY_MAX)
     const connection = {

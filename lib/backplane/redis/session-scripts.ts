@@ -1,6 +1,6 @@
 // Scripts of one session: KEYS[1] = `{prefix:id}`.
 //
-//   {prefix:id}     hash    the session: who, idle, indexed, the fields of its record, reader, subscribed, bytes, served:<stream>
+//   {prefix:id}     hash    the session: who, idle, indexed, revision, the fields of its record, reader, subscribed, bytes, served:<stream>
 //   {prefix:id}:h   zset    processes that use it, by the end of their lease
 //   {prefix:id}:u   set     URIs that it is subscribed to
 //   {prefix:id}:o   stream  messages that wait for the reader of its standalone stream
@@ -24,36 +24,43 @@ local function tell (process, channel, message)
   end
 end`
 
-// The session is in use by a process until the end of its lease. True when the index has to be told that it lives.
+// The session is in use by a process last the end of its lease. True when the index has to be told that it lives.
 const USE = `${KEEP}
 local function use (process, lease, idle, indexed)
   lease, idle = tonumber(lease), tonumber(idle)
   call('PEXPIRE', K, math.max(idle, lease))
-  call('ZADD', K .. ':h', now + lease, process)
-  call('ZREMRANGEBYSCORE', K .. ':h', '-inf', now - 3 * lease)
-  call('PEXPIRE', K .. ':h', 4 * lease)
+  local till = tonumber(call('ZSCORE', K .. ':h', process) or 0)
+  if till < now + lease * 0.9 then
+    call('ZADD', K .. ':h', now + lease, process)
+    call('ZREMRANGEBYSCORE', K .. ':h', '-inf', now - 3 * lease)
+    call('PEXPIRE', K .. ':h', 4 * lease)
+  end
   if now - indexed <= idle / 10 then return false end
   call('HSET', K, 'indexed', now)
   for _, suffix in ipairs({ ':u', ':o', ':e', ':t' }) do call('PEXPIRE', K .. suffix, keep(idle, lease)) end
   return true
 end`
 
-const RECORD = "'version', 'initialized', 'capabilities', 'clientInfo', 'logLevel', 'isNew', 'seen'"
+const RECORD = "'version', 'initialized', 'capabilities', 'clientInfo', 'logLevel', 'isNew'"
 
 /** ARGV: idle, then fields and values of the hash. */
 export const CREATE = script(`${NOW}
-call('HSET', K, 'idle', ARGV[1], 'indexed', now, unpack(ARGV, 2))
+call('HSET', K, 'idle', ARGV[1], 'indexed', now, 'revision', 1, unpack(ARGV, 2))
 call('PEXPIRE', K, ARGV[1])`)
 
-/** ARGV: who, process, lease. Returns the time, whether the index is due, idle, and the record. */
+/**
+ * ARGV: who, process, lease, the revision of the record that is known or ''. Returns whether the index is due; where the record is another,
+ * that, the time, idle, the revision and the record.
+ */
 export const ACQUIRE = script(`
-local s = call('HMGET', K, 'who', 'idle', 'indexed', ${RECORD})
+local s = call('HMGET', K, 'who', 'idle', 'indexed', 'revision')
 if s[1] ~= ARGV[1] then return false end
 ${NOW}${USE}
-local due = use(ARGV[2], ARGV[3], s[2], s[3])
-return { now, due and 1 or 0, s[2], unpack(s, 4, 10) }`)
+local due = use(ARGV[2], ARGV[3], s[2], s[3]) and 1 or 0
+if s[4] == ARGV[4] then return due end
+return { due, now, s[2], s[4], unpack(call('HMGET', K, ${RECORD})) }`)
 
-/** ARGV: process. The idle time starts anew once nobody uses it. */
+/** ARGV: process, how long ago the use ended. The idle time started anew then, unless somebody else uses it. */
 export const RELEASE = script(`
 call('ZREM', K .. ':h', ARGV[1])
 local idle = call('HGET', K, 'idle')
@@ -62,11 +69,11 @@ if call('EXISTS', K .. ':h') == 1 then
 ${NOW}
   if call('ZCOUNT', K .. ':h', now, '+inf') > 0 then return end
 end
-call('PEXPIRE', K, idle)`)
+call('PEXPIRE', K, idle - ARGV[2])`)
 
 /**
  * ARGV: process, lease, token of the reader that this process has or '', the last signal seen, the state of the subscriptions as it
- * is known. Renews the use. Returns whether the index is due, idle, whether the reader has been replaced, the signals since, the
+ * is known. Renews the use. Returns whether the index is due, whether the reader has been replaced, the signals since, the
  * state of the subscriptions and, if it is another and there is a reader, all of them, and the record.
  */
 export const BEAT = script(`
@@ -77,13 +84,14 @@ local due = use(ARGV[1], ARGV[2], s[1], s[2])
 local replaced = ARGV[3] ~= '' and s[3] ~= ARGV[1] .. ' ' .. ARGV[3]
 local state = s[4] or '0'
 local subscriptions = ARGV[3] ~= '' and state ~= ARGV[5] and call('SMEMBERS', K .. ':u') or {}
-return { due and 1 or 0, s[1], replaced and 1 or 0, call('XRANGE', K .. ':i', '(' .. ARGV[4], '+'), state, subscriptions, unpack(s, 5, 11) }`)
+return { due and 1 or 0, replaced and 1 or 0, call('XRANGE', K .. ':i', '(' .. ARGV[4], '+'), state, subscriptions, unpack(s, 5, 10) }`)
 
 /** ARGV: process, channel, message, then fields and values. */
 export const UPDATE = script(`
 if call('EXISTS', K) == 0 then return end
 ${NOW}${TELL}
 call('HSET', K, unpack(ARGV, 4))
+call('HINCRBY', K, 'revision', 1)
 tell(ARGV[1], ARGV[2], ARGV[3])`)
 
 /**

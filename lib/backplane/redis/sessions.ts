@@ -3,6 +3,7 @@
 // says is checked against the sessions where it matters, at a cap.
 
 import { createHash } from 'node:crypto'
+import { setTimeout as pause } from 'node:timers/promises'
 import type { Created, SessionLimits, SessionRecord, SessionUpdate, SessionUse, Signal } from '../index.js'
 import { COUNT, FORGET, RESERVE, TOUCH } from './service-scripts.js'
 import { ACQUIRE, BEAT, CREATE, DELETE, PROBE, RELEASE, SIGNAL, SUBSCRIBE, UNSUBSCRIBE, UPDATE } from './session-scripts.js'
@@ -16,19 +17,29 @@ const ATTEMPTS = 8
 const COUNTED = 1024
 const MAX_KEPT_SIGNAL = 16 * 1024
 const BEATS_AT_ONCE = 100
+/**
+ * ms for which a session stays in use after its last use, at most: one that is busy is not released after every call. Longer than this it
+ * cannot stand in the way of another at a cap.
+ */
+const REST = 200
 
-type Stored = [version: string, initialized: string, capabilities: string, clientInfo: string | null, logLevel: string, isNew: string | null, seen: string | null]
+type Found = [due: number, now: number, idle: string, revision: string]
+type Stored = [version: string, initialized: string, capabilities: string, clientInfo: string | null, logLevel: string, isNew: string | null]
 
 export class Sessions {
   readonly #shared: Shared
+  /** Sessions that were released within this rest. */
+  #resting: { id: string, entry: Held }[] = []
+  #rest: NodeJS.Timeout | undefined
 
   constructor (shared: Shared) {
     this.#shared = shared
   }
 
   async create (record: SessionRecord, { idleTimeout, maxSessions, maxSessionsPerPrincipal }: SessionLimits): Promise<Created> {
-    const { id, owner, kind, seen: _seen, ...rest } = record
+    const { id, owner, kind, ...rest } = record
     let gone: string[] = []
+    let waited = false
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       const [outcome, more] = await this.#service(RESERVE, id, ownerKey(owner), this.#indexed(idleTimeout), maxSessions, maxSessionsPerPrincipal, CANDIDATES, ...gone) as [Created, any]
       if (outcome === 'created') {
@@ -36,13 +47,18 @@ export class Sessions {
         return 'created'
       }
       gone = await this.#makeRoom(outcome, more as string[])
-      if (gone.length === 0) return outcome
+      if (gone.length > 0) continue
+      if (outcome === 'full' || waited) return outcome
+      // Some may only be resting, in other processes.
+      await pause(2 * REST, undefined, { ref: false })
+      waited = true
     }
     return 'full'
   }
 
   /** Sessions that the index may forget: those that have expired, or the least recently used idle one of the owner. */
   async #makeRoom (outcome: Created, candidates: string[]): Promise<string[]> {
+    this.#releaseRested()
     const states = await Promise.all(candidates.map(async (id) => {
       const [ttl, used] = await this.#session(id, PROBE) as [number, number]
       return { id, ttl, used: used === 1 }
@@ -59,14 +75,15 @@ export class Sessions {
   async acquire (id: string, kind: SessionRecord['kind'], owner: string): Promise<SessionUse | undefined> {
     const { held, process, lease } = this.#shared
     let entry = held.get(id)
-    if (entry === undefined) held.set(id, entry = { owner, uses: 0, reading: new Set(), signal: '', place: undefined, subscribed: 0, newest: 0, opening: new Set(), tails: new Set() })
+    if (entry === undefined) held.set(id, entry = newlyHeld(owner))
     // It counts before it is asked for, so that a release of another use does not undo it.
     entry.uses++
+    const { known } = entry
     const updated: SessionUpdate = {}
     entry.reading.add(updated)
-    let answer: [number, number, string, ...Stored] | null
+    let answer: number | [...found: Found, ...Stored] | null
     try {
-      answer = await this.#session(id, ACQUIRE, whoOf(kind, owner), process, lease)
+      answer = await this.#session(id, ACQUIRE, whoOf(kind, owner), process, lease, known?.revision ?? '')
     } catch (error) {
       this.#release(id, entry)
       throw error
@@ -74,15 +91,23 @@ export class Sessions {
       entry.reading.delete(updated)
     }
     if (answer === null) {
-      if (--entry.uses === 0) held.delete(id)
+      if (--entry.uses === 0 && !entry.resting) held.delete(id)
       return undefined
     }
-    const [now, due, idle, ...stored] = answer
-    if (entry.signal === '') entry.signal = `${now - 1}-0`
-    if (due === 1) this.#touch(id, owner, Number(idle))
+    if (typeof answer === 'number') {
+      if (answer === 1) this.#touch(id, owner, entry.idle)
+    } else {
+      const [due, now, idle, revision, ...stored] = answer
+      if (entry.signal === '') entry.signal = `${now - 1}-0`
+      entry.owner = owner
+      entry.idle = Number(idle)
+      entry.known = { revision, record: { id, owner, kind, ...readRecord(stored) } }
+      if (due === 1) this.#touch(id, owner, entry.idle)
+    }
+    const { record } = entry.known!
     let used = true
     return {
-      record: { id, owner, kind, ...readRecord(stored), ...updated },
+      record: Object.keys(updated).length === 0 ? record : { ...record, ...updated },
       release: () => {
         if (!used) return
         used = false
@@ -92,17 +117,39 @@ export class Sessions {
   }
 
   #release (id: string, entry: Held): void {
-    const { held, process } = this.#shared
     if (--entry.uses > 0) return
-    if (held.get(id) === entry) held.delete(id)
-    // What is not released is free when its lease has ended.
-    this.#session(id, RELEASE, process).catch(() => {})
+    entry.usedAt = Date.now()
+    if (entry.resting) return
+    entry.resting = true
+    this.#resting.push({ id, entry })
+    this.#rest ??= setTimeout(() => this.#releaseRested(), Math.min(REST, entry.idle / 10)).unref()
+  }
+
+  #releaseRested (): void {
+    clearTimeout(this.#rest)
+    this.#rest = undefined
+    const rested = this.#resting
+    this.#resting = []
+    const { held } = this.#shared
+    const now = Date.now()
+    for (const { id, entry } of rested) {
+      entry.resting = false
+      if (entry.uses > 0) continue
+      if (held.get(id) === entry) held.delete(id)
+      this.#giveBack(id, now - entry.usedAt)
+    }
+  }
+
+  /** What is not released is free when its lease has ended. */
+  #giveBack (id: string, idleFor: number): void {
+    this.#session(id, RELEASE, this.#shared.process, idleFor).catch(() => {})
   }
 
   /** This process is about to leave. */
   releaseAll (): void {
-    const { held, process } = this.#shared
-    for (const id of held.keys()) this.#session(id, RELEASE, process).catch(() => {})
+    const { held } = this.#shared
+    this.#releaseRested()
+    for (const id of held.keys()) this.#giveBack(id, 0)
     held.clear()
   }
 
@@ -209,7 +256,7 @@ export class Sessions {
     const { place } = entry
     const updated: SessionUpdate = {}
     entry.reading.add(updated)
-    let answer: [number, string, number, [string, string[]][], string, string[], ...Stored] | null
+    let answer: [due: number, replaced: number, signals: [string, string[]][], subscribed: string, subscriptions: string[], ...Stored] | null
     try {
       answer = await this.#session(id, BEAT, process, lease, place?.token ?? '', entry.signal, entry.subscribed)
     } finally {
@@ -217,17 +264,16 @@ export class Sessions {
     }
     if (held.get(id) !== entry) {
       // Released in the meantime: the beat may have come after the release.
-      if (answer !== null && !held.has(id)) this.#session(id, RELEASE, process).catch(() => {})
+      if (answer !== null && !held.has(id)) this.#giveBack(id, 0)
       return
     }
     if (answer === null) {
       this.ended(id)
       return
     }
-    const [due, idle, replaced, signals, subscribed, subscriptions, ...stored] = answer
-    if (due === 1) this.#touch(id, entry.owner, Number(idle))
-    const { seen: _seen, ...part } = readRecord(stored)
-    this.#shared.tell({ type: 'updated', session: id, part: { ...part, ...updated } })
+    const [due, replaced, signals, subscribed, subscriptions, ...stored] = answer
+    if (due === 1) this.#touch(id, entry.owner, entry.idle)
+    this.#shared.tell({ type: 'updated', session: id, part: { ...readRecord(stored), ...updated } })
     for (const [position, [, text]] of signals) this.takeSignal(id, position, JSON.parse(text!) as Signal)
     if (place !== undefined && entry.place === place) {
       if (replaced === 1) {
@@ -268,6 +314,12 @@ export class Sessions {
 
 type Run = (script: typeof CREATE, ...args: (string | number)[]) => Promise<any>
 
+function newlyHeld (owner: string): Held {
+  return {
+    owner, idle: 0, uses: 0, usedAt: 0, resting: false, known: undefined, reading: new Set(), signal: '', place: undefined, subscribed: 0, newest: 0, opening: new Set(), tails: new Set()
+  }
+}
+
 function whoOf (kind: SessionRecord['kind'], owner: string): string {
   return `${kind}:${owner}`
 }
@@ -286,14 +338,13 @@ function fieldsOf (part: SessionUpdate): string[] {
   return Object.entries(part).flatMap(([name, value]) => value === undefined ? [] : [name, typeof value === 'string' ? value : JSON.stringify(value)])
 }
 
-function readRecord ([version, initialized, capabilities, clientInfo, logLevel, isNew, seen]: Stored): Omit<SessionRecord, 'id' | 'owner' | 'kind'> {
+function readRecord ([version, initialized, capabilities, clientInfo, logLevel, isNew]: Stored): Omit<SessionRecord, 'id' | 'owner' | 'kind'> {
   return {
     version: version as SessionRecord['version'],
     initialized: initialized === 'true',
     capabilities: JSON.parse(capabilities) as Record<string, unknown>,
     ...(clientInfo !== null && { clientInfo: JSON.parse(clientInfo) as Record<string, unknown> }),
     logLevel,
-    ...(isNew !== null && { isNew: isNew === 'true' }),
-    seen: seen ?? ''
+    ...(isNew !== null && { isNew: isNew === 'true' })
   }
 }

@@ -1,13 +1,21 @@
 // What the parts of the Redis backplane have in common: who this process is, what it uses, and how names are made.
 
-import type { Outbox, OutboxReader, SessionUpdate, Signal } from '../index.js'
+import type { Outbox, OutboxReader, SessionRecord, SessionUpdate, Signal } from '../index.js'
 import type { Connection } from './connection.js'
 
 /** A session that this process uses. */
 export interface Held {
   owner: string
+  /** ms without use after which it ends */
+  idle: number
+  /** Its record as it was last read. */
+  known: { revision: string, record: SessionRecord } | undefined
   /** Uses that have not been released; those that are about to begin count too. */
   uses: number
+  /** When its last use ended, by our clock. */
+  usedAt: number
+  /** In Redis it stays in use for a moment longer than here. */
+  resting: boolean
   /** Records that are being read, with what was updated since. */
   readonly reading: Set<SessionUpdate>
   /** The last signal that was told. */
