@@ -12,6 +12,7 @@ import { guardHook } from './lib/http/checks/guard.js'
 import { ladderHook } from './lib/http/checks/ladder.js'
 import { checkNegotiate } from './lib/http/checks/negotiate.js'
 import { scopesHook } from './lib/http/checks/scopes.js'
+import { Tarpit } from './lib/http/checks/tarpit.js'
 import { createEndpoint } from './lib/http/endpoint.js'
 import { LegacySse } from './lib/http/legacy-sse.js'
 import { ProtectedResource } from './lib/http/oauth.js'
@@ -41,6 +42,7 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
   const endpoint = createEndpoint(server, sessions, exchanges, keepAlive, options)
   const legacy = options.sse && new LegacySse(server, sessions, keepAlive, { ...options, ...options.sse })
   const guard = guardHook(app, options)
+  const tarpit = new Tarpit()
   const refuseMethod = async (_request: FastifyRequest, reply: FastifyReply) => refuse(reply, notAllowed(options.stateless ? ALLOW_STATELESS : ALLOW))
 
   await app.register(async function mcpScope (scope) {
@@ -60,6 +62,7 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
       timeout: options.authTimeout,
       customResolver: options.principalResolver !== undefined,
       resource: new ProtectedResource(options.authenticator?.metadata, scope.prefix + path, options.publicUrl),
+      tarpit,
       ...more
     })
     const bearer = bearerFor(options.path)
@@ -97,6 +100,7 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
   app.addHook('preClose', async () => {
     server.closeListens()
     sessions.close()
+    tarpit.close()
     await Promise.all([exchanges.close(options.closeGrace), legacy?.close(options.closeGrace)])
     for (const stream of keepAlive.streams()) stream.finish()
   })

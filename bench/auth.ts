@@ -108,6 +108,7 @@ const kinds: Record<string, Partial<FloodJob> & { tokens: string[] }> = {
   'all three, without waiting for answers': { tokens: all, pipeline: true }
 }
 const server = new Child('./servers/oauth.js', { JWKS: JSON.stringify(jwks) })
+const sink = new Child('./servers/sink.js')
 const flooder = new Child('./flood.js')
 try {
   const port = await server.port
@@ -123,18 +124,22 @@ try {
     const { heap, rss } = await server.usage()
     console.log(`| none, ${name} | ${count} | ${p50.toFixed(2)} | ${p99.toFixed(2)} | | ${(cpu / ms / 10).toFixed(0)} % | ${(cpu / count).toFixed(0)} | ${mib(heap)} | ${mib(rss)} |`)
   }
-  await idle('before')
-  for (const [name, kind] of Object.entries(kinds)) {
+  const flooded = async (name: string, target: number, kind: Partial<FloodJob> & { tokens: string[] }): Promise<void> => {
     const before = await server.cpu()
-    const job: FloodJob = { port, rate, duration: ms, connections: 100, ...kind }
-    const [{ p50, p99, count }, flooded] = await Promise.all([calls(port, token, ms), flooder.ask<FloodResult>({ job })])
+    const job: FloodJob = { port: target, rate, duration: ms, connections: 100, ...kind }
+    const [{ p50, p99, count }, { statuses, sent, answered }] = await Promise.all([calls(port, token, ms), flooder.ask<FloodResult>({ job })])
     const cpu = await server.cpu() - before
     const { heap, rss } = await server.usage()
-    const statuses = Object.entries(flooded.statuses).map(([status, times]) => `${times} × ${status}`).join(', ')
-    console.log(`| ${name} | ${count} | ${p50.toFixed(2)} | ${p99.toFixed(2)} | ${statuses} of ${flooded.sent} | ${(cpu / ms / 10).toFixed(0)} % | ${(cpu / (count + flooded.answered)).toFixed(0)} | ${mib(heap)} | ${mib(rss)} |`)
+    const refusals = Object.entries(statuses).map(([status, times]) => `${times} × ${status}`).join(', ')
+    console.log(`| ${name} | ${count} | ${p50.toFixed(2)} | ${p99.toFixed(2)} | ${refusals} of ${sent} | ${(cpu / ms / 10).toFixed(0)} % | ${(cpu / (count + answered)).toFixed(0)} | ${mib(heap)} | ${mib(rss)} |`)
   }
+  await idle('before')
+  // Three processes on two cores: so much of it is the machine.
+  for (const connections of [100, 1000]) await flooded(`the same, to another process, ${connections} connections`, await sink.port, { tokens: all, connections, pipeline: true })
+  for (const [name, kind] of Object.entries(kinds)) await flooded(name, port, kind)
   await idle('after')
 } finally {
+  await sink.end()
   await server.end()
   await flooder.end()
 }

@@ -17,20 +17,24 @@ function flood ({ port, rate, duration, connections, tokens, pipeline = false }:
   let due = 0
   let tried = 0
   const free: Socket[] = []
-  const sockets: Socket[] = Array.from({ length: connections }, () => {
-    const socket = connect({ host: '127.0.0.1', port, noDelay: true })
+  const sockets: Socket[] = []
+  let over = false
+  // Whoever is cut off comes again at once.
+  const open = (place: number): void => {
+    const socket = sockets[place] = connect({ host: '127.0.0.1', port, noDelay: true })
     socket.setEncoding('latin1')
     socket.on('data', (text: string) => {
       for (const [, status] of text.matchAll(STATUS)) {
         answered++
         statuses[status!] = (statuses[status!] ?? 0) + 1
-        if (!pipeline) free.push(socket)
+        if (!pipeline && !text.includes('onnection: close')) free.push(socket)
       }
     })
     socket.once('connect', () => free.push(socket))
     socket.on('error', () => { statuses['error'] = (statuses['error'] ?? 0) + 1 })
-    return socket
-  })
+    socket.once('close', () => { if (!over) open(place) })
+  }
+  for (let place = 0; place < connections; place++) open(place)
   const begin = performance.now()
   return new Promise((resolve) => {
     const turn = (): void => {
@@ -51,6 +55,7 @@ function flood ({ port, rate, duration, connections, tokens, pipeline = false }:
         return
       }
       setTimeout(() => {
+        over = true
         for (const socket of sockets) socket.destroy()
         resolve({ sent, answered, statuses, ms: elapsed })
       }, 500)

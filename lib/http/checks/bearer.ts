@@ -12,7 +12,7 @@ import { HEADER } from '../headers.js'
 import type { ProtectedResource } from '../oauth.js'
 import { refusal, refuse } from '../refusal.js'
 import { header, mcpOf } from '../request.js'
-import { Tarpit } from './tarpit.js'
+import type { Tarpit } from './tarpit.js'
 
 export interface BearerOptions {
   server: ProtocolServer
@@ -22,6 +22,7 @@ export interface BearerOptions {
   /** There is a `principalResolver` to be asked. */
   customResolver: boolean
   resource: ProtectedResource
+  tarpit: Tarpit
   transport?: TransportKind
 }
 
@@ -45,11 +46,15 @@ class RequestCredentials implements Credentials {
   get peer (): string | undefined { return this.#request.ip }
 }
 
-export function bearerHook ({ server, authenticator, timeout, customResolver, resource, transport = 'http' }: BearerOptions) {
-  const tarpit = new Tarpit()
+export function bearerHook ({ server, authenticator, timeout, customResolver, resource, tarpit, transport = 'http' }: BearerOptions) {
   let warnedAt = 0
 
   function checkBearer (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void {
+    if (tarpit.isBehind(request)) {
+      // Its connection ends before it.
+      reply.hijack()
+      return
+    }
     let outcome: Outcome | Promise<Outcome>
     try {
       outcome = authenticator?.authenticate(new RequestCredentials(request, resource))
@@ -94,8 +99,11 @@ export function bearerHook ({ server, authenticator, timeout, customResolver, re
     const { status, message, reason } = given
     if (reason !== undefined) warn(request, { reason })
     const code = status === 503 ? codes.internalError : status === 429 ? codes.rateLimited : codes.invalidRequest
-    const answer = (): void => { refuse(reply, refusal(status, message, { code, headers: resource.challengeHeaders(given, request) })) }
-    if (status === 503) answer()
+    const answer = (last: boolean): void => {
+      const headers = resource.challengeHeaders(given, request)
+      refuse(reply, refusal(status, message, { code, headers: last ? { ...headers, connection: 'close' } : headers }))
+    }
+    if (status === 503) answer(false)
     else tarpit.send(request, reply, answer)
   }
 
