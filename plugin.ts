@@ -4,7 +4,7 @@
 
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { checkUnread, useBodyParser } from './lib/http/body.js'
+import { useBodyParser } from './lib/http/body.js'
 import { bearerHook } from './lib/http/checks/bearer.js'
 import type { BearerOptions } from './lib/http/checks/bearer.js'
 import { corsHook } from './lib/http/checks/cors.js'
@@ -80,7 +80,6 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
     await scope.register(async function endpointScope (inner) {
       inner.addHook('onRequest', bearerHook(bearer))
       inner.addHook('onRequest', checkNegotiate)
-      inner.addHook('preParsing', checkUnread)
       inner.addHook('preHandler', ladderHook(server))
       inner.addHook('preHandler', scopesHook(server, bearer.resource))
       inner.post('/', route, endpoint.post)

@@ -33,6 +33,7 @@ export const refusals = {
   parseError: refusal(400, 'Parse error', { code: codes.parseError }),
   invalidRequest: refusal(400, 'Invalid Request'),
   bodyTooLarge: refusal(413, 'Request body too large', { headers: { connection: 'close' } }),
+  wrongLength: refusal(400, 'Invalid Content-Length', { headers: { connection: 'close' } }),
   sessionRequired: refusal(400, 'Bad Request: Mcp-Session-Id header is required'),
   sessionNotFound: refusal(404, 'Session not found'),
   streamOpen: refusal(409, 'Conflict: a GET stream is already open for this session'),
@@ -85,10 +86,7 @@ export class RefusalError extends Error {
 
 const known = new Map<string, Refusal>([
   ['CLOUDG_MCP_ERR_BACKPLANE_UNAVAILABLE', refusals.backplaneAway],
-  ['FST_ERR_CTP_BODY_TOO_LARGE', refusals.bodyTooLarge],
-  ['FST_ERR_CTP_INVALID_MEDIA_TYPE', refusals.contentType],
-  ['FST_ERR_CTP_EMPTY_JSON_BODY', refusals.parseError],
-  ['FST_ERR_CTP_INVALID_CONTENT_LENGTH', refusal(400, 'Invalid Content-Length', { headers: { connection: 'close' } })]
+  ['FST_ERR_CTP_INVALID_MEDIA_TYPE', refusals.contentType]
 ])
 
 /** The scope's error handler. A foreign error (rate limit, pressure) keeps its status; its headers are on the reply already. */

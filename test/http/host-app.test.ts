@@ -7,6 +7,8 @@ import { connect as connectHttp2 } from 'node:http2'
 import type { ClientHttp2Session, ClientHttp2Stream, IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
 import compress from '@fastify/compress'
 import cors from '@fastify/cors'
 import helmet from '@fastify/helmet'
@@ -111,6 +113,30 @@ t.test('a host without any parser, and one whose hooks touch every request', asy
   t.equal(told.messages.length, 2)
   t.equal((await post({ url }, 'x', { 'content-type': 'text/plain' })).status, 415)
   t.same(seen.filter((one) => one !== 'preValidation'), ['onRequest POST', 'onSend string', 'onResponse 200', 'onRequest POST', 'onSend string', 'onResponse 415'])
+})
+
+t.test('what a hook of the host makes of a body is what is read', async (t) => {
+  const app = Fastify()
+  const message = JSON.stringify(modern('tools/call', { name: 'echo', arguments: { text: 'ü'.repeat(100) } }))
+  const bytes = Buffer.from(message)
+  // The body says what it is to become.
+  const made: Record<string, () => Readable> = {
+    text: () => Object.assign(Readable.from([message.slice(0, 50), message.slice(50)], { objectMode: false, encoding: 'utf8' }), { receivedEncodedLength: 4 }),
+    pieces: () => Object.assign(Readable.from([...bytes].map((byte) => Buffer.from([byte]))), { receivedEncodedLength: 6 }),
+    other: () => Readable.from([bytes]),
+    large: () => Object.assign(Readable.from([bytes, Buffer.alloc(2000, ' ')]), { receivedEncodedLength: 5 }),
+    packed: () => Object.assign(Readable.from([bytes]), { receivedEncodedLength: 5000 }),
+    broken: () => new Readable({ read () { this.destroy(new Error('it broke')) } }),
+    refused: () => new Readable({ read () { this.destroy(Object.assign(new Error('too much of it'), { statusCode: 413 })) } })
+  }
+  app.addHook('preParsing', async (_request, _reply, payload) => made[(await text(payload)).trim()]!())
+  const { url } = await host(t, app, { maxBodyBytes: 2000 })
+  const tell = async (what: string): Promise<Answer> => post({ url }, what, modernHeaders('tools/call', 'echo'))
+  for (const what of ['text', 'pieces']) t.same((await tell(what)).messages[0].result.structuredContent, { text: 'ü'.repeat(100) }, what)
+  refused(t, await tell('other'), 400, 'Invalid Content-Length', { connection: 'close' })
+  for (const what of ['large', 'packed']) refused(t, await tell(what), 413, 'Request body too large', { connection: 'close' })
+  refused(t, await tell('broken'), 400, 'it broke', { connection: 'close' })
+  refused(t, await tell('refused'), 413, 'too much of it', { connection: 'close' })
 })
 
 t.test('SSE-12 what hooks and plugins of the host put on answers is on all of ours', async (t) => {
