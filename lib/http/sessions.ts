@@ -1,7 +1,7 @@
 // Handshake sessions over HTTP. What a session is lives in the backplane; here is what this process has at work for it:
 // calls in flight and the standalone stream, for as long as there are any.
 
-import { randomBytes } from 'node:crypto'
+import { randomUUID } from 'node:crypto'
 import type { Backplane, EventReading, Outbox, EventWriter, SessionLimits, SessionRecord, SessionUse, Signal } from '../backplane/index.js'
 import { streamOf } from '../backplane/index.js'
 import { codes, encode, failure, isRequest } from '../jsonrpc.js'
@@ -75,7 +75,7 @@ export class SessionTable {
 
   /** A session that does not exist yet, for its `initialize`: it is kept only when that succeeds. */
   async draft (kind: SessionRecord['kind'], owner: Principal): Promise<Session> {
-    const record = sessionRecord(randomBytes(16).toString('hex'), kind, owner, this.#server.defaultLogLevel)
+    const record = sessionRecord(randomUUID().replaceAll('-', ''), kind, owner, this.#server.defaultLogLevel)
     if (kind === 'sse') record.isNew = true
     return this.#server.createSession({ transport: kind, record, register: false, isNew: true })
   }
@@ -119,7 +119,7 @@ export class SessionTable {
   eventLog (session: string, message: unknown): EventLog | undefined {
     if (this.#resumable === undefined) return undefined
     const owed = (Array.isArray(message) ? message : [message]).filter(isRequest).map(({ id }) => id)
-    return new EventLog(this.#backplane, session, this.#resumable, randomBytes(6).toString('hex'), JSON.stringify(owed))
+    return new EventLog(this.#backplane, session, this.#resumable, randomUUID().slice(-12), JSON.stringify(owed))
   }
 
   /**

@@ -135,13 +135,16 @@ export class Session {
   }
 
   /** Ends the session: calls in flight are aborted and not answered, changes no longer reach it. */
-  close (reason = new Error('The session has ended')): void {
+  close (reason?: Error): void {
     if (this.#closed) return
     this.#closed = true
     this.server.changes.removeSession(this)
     if (this.connection !== undefined) this.server.layer.disconnect?.(this.connection)
-    if (this.#inflight !== undefined) for (const call of this.#inflight) call.abort(reason)
-    this.#questions?.rejectAll(reason)
+    if (!this.busy && this.#questions === undefined) return
+    // Made for those who hear of it: most sessions end at rest.
+    const why = reason ?? new Error('The session has ended')
+    for (const call of this.#inflight ?? []) call.abort(why)
+    this.#questions?.rejectAll(why)
   }
 
   /** Takes the client's answer to a question that was asked here. */
