@@ -1,6 +1,7 @@
 // A refused request: the status, the JSON-RPC body and the headers that say why. All refusals of our paths are made
 // here, those of Fastify itself (parsing, limits, other plugins' hooks) included.
 
+import { Readable } from 'node:stream'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import type { RequestId } from '../jsonrpc.js'
 import { codes, encode, failure, RpcError } from '../jsonrpc.js'
@@ -64,12 +65,38 @@ export function fromRpcError (error: RpcError, id: RequestId | null, status = 40
 }
 
 /** Answers with a refusal. HTTP/2 has no connection headers. */
-export function refuse (reply: FastifyReply, { status, code, message, data, headers, id = null }: Refusal): FastifyReply {
+export function refuse (reply: FastifyReply, refused: Refusal): FastifyReply {
+  return reply.send(write(reply, refused))
+}
+
+function write (reply: FastifyReply, { status, code, message, data, headers, id = null }: Refusal): string {
   void jsonReply(reply.code(status))
   for (const name in headers) {
     if (name !== 'connection' || reply.raw.req?.httpVersionMajor === 1) void reply.header(name, headers[name])
   }
-  return reply.send(encode(failure(id, { code, message, data })))
+  return encode(failure(id, { code, message, data }))
+}
+
+// ms for which what a refused client still sends is read and dropped.
+const LINGER = 1000
+
+/**
+ * Refuses what is still being sent. All of the answer goes out now, but the connection ends only when the client has said everything, or a
+ * moment later: to close it while something is unread resets it, and the answer may be lost (RFC 9112 9.6).
+ */
+function refuseUnread (request: FastifyRequest, reply: FastifyReply, refused: Refusal): FastifyReply {
+  const { raw } = request
+  if (raw.httpVersionMajor > 1 || raw.readableEnded) return refuse(reply, refused)
+  const text = write(reply, refused)
+  const answer = new Readable({ read () {} })
+  const end = (): void => {
+    clearTimeout(timer)
+    answer.push(null)
+  }
+  const timer = setTimeout(end, LINGER)
+  raw.once('end', end).once('close', end).resume()
+  answer.push(text)
+  return reply.header('content-length', Buffer.byteLength(text)).send(answer)
 }
 
 /** Thrown where a refusal cannot be sent directly: in the body parser. */
@@ -95,7 +122,8 @@ export function handleError (error: FastifyError | RefusalError, request: Fastif
   if (ours !== undefined) {
     // Fastify closes a connection whose body did not parse. Where it has been read there is no need, and HTTP/2 knows no such header.
     void reply.removeHeader('connection')
-    refuse(reply, ours)
+    if (ours === refusals.bodyTooLarge) refuseUnread(request, reply, ours)
+    else refuse(reply, ours)
     return
   }
   const { statusCode: status = 500 } = error

@@ -1,10 +1,12 @@
 // What a body may be, what a client can read, and the verbs and paths of the endpoint: the checks between the guard and the
 // message itself. RFC 9110 8.3, 12.5.1, 15.5.6, 15.5.14.
 
+import { once } from 'node:events'
+import { text } from 'node:stream/consumers'
 import Fastify from 'fastify'
 import t from 'tap'
 import { initialize, INITIALIZED, modern, modernHeaders, request } from '../kit.js'
-import { BOTH, handshake, listen, post, postModern, raw, rawAnswer, rawRequest, refused, send, serve, socketTo, SSE_ONLY } from './client.js'
+import { BOTH, handshake, listen, parseRaw, post, postModern, raw, rawAnswer, rawRequest, refused, send, serve, socketTo, SSE_ONLY } from './client.js'
 import cloudgMcp from '../../plugin.js'
 
 const PING = request('ping', undefined, 5)
@@ -140,6 +142,37 @@ t.test('HT-09 so is a chunked body that grows over it', async (t) => {
   const parts = JSON.stringify(PING).split('').map((char) => `1\r\n${char}\r\n`).join('')
   const good = await raw(t, app, rawRequest(app, ['Content-Type: application/json', `Mcp-Session-Id: ${session.id}`, 'Transfer-Encoding: chunked'], `${parts}0\r\nX-Trailer: 1\r\n\r\n`))
   t.match(good, PONG)
+})
+
+t.test('who is still sending hears that it is too much', async (t) => {
+  const app = await serve(t, { maxBodyBytes: 2048 })
+  const piece = Buffer.alloc(64 * 1024, ' ')
+  const pieces = 64
+  for (const length of [`Content-Length: ${pieces * piece.length}`, 'Transfer-Encoding: chunked']) {
+    for (let round = 0; round < 5; round++) {
+      const socket = await socketTo(t, app)
+      const answer = text(socket)
+      socket.write(rawRequest(app, ['Content-Type: application/json', length, 'Connection: keep-alive']))
+      // It listens once everything is sent, as many clients do.
+      socket.pause()
+      for (let sent = 0; sent < pieces; sent++) {
+        const chunk = length.startsWith('T') ? Buffer.concat([Buffer.from('10000\r\n'), piece, Buffer.from('\r\n')]) : piece
+        await new Promise((resolve) => { socket.write(chunk, resolve) })
+      }
+      if (length.startsWith('T')) socket.write('0\r\n\r\n')
+      socket.resume()
+      t.match(parseRaw(await answer), { status: 413, headers: { connection: 'close' }, body: /"Request body too large"/ })
+    }
+  }
+  // Nor does one that never stops keep the connection.
+  const socket = await socketTo(t, app)
+  const closed = once(socket, 'close')
+  socket.on('error', () => {})
+  socket.write(rawRequest(app, ['Content-Type: application/json', 'Content-Length: 99999999999', 'Connection: keep-alive']))
+  const more = (): void => { if (!socket.destroyed) socket.write(piece, () => setImmediate(more)) }
+  more()
+  socket.resume()
+  await closed
 })
 
 t.test('the default limit is 4 MiB', async (t) => {
