@@ -9,16 +9,19 @@ export interface ClusterOptions {
   redisUrl: string
   /** What questions to 2026 clients are sealed with, the same for all processes. */
   stateKey: string
+  /** What clients connect to: the proxy's URL. */
+  publicUrl: string
   logger?: FastifyServerOptions['logger']
 }
 
-export async function buildApp ({ redisUrl, stateKey, logger = false }: ClusterOptions): Promise<FastifyInstance> {
+export async function buildApp ({ redisUrl, stateKey, publicUrl, logger = false }: ClusterOptions): Promise<FastifyInstance> {
   const layer = createInventoryLayer()
   layer.tool('who_serves', { description: 'Says which process answers.', annotations: { readOnlyHint: true } }, () => ({ process: process.pid }))
 
   const app = Fastify({ logger, trustProxy: '127.0.0.1', forceCloseConnections: 'idle' })
   await app.register(cloudgMcp, {
     layer,
+    publicUrl,
     backplane: redisBackplane({ url: redisUrl, prefix: 'inventory-mcp' }),
     requestState: { keys: [stateKey] },
     // Clients come back to streams that broke with their process.

@@ -1,7 +1,7 @@
 // Redis, three processes and nginx in front of them, in the background: `up`, `deploy` (one process after the other is replaced), `down`.
 // PORT is where nginx listens (8080); the processes have the three ports after it, and Redis the fourth.
 import { spawn } from 'node:child_process'
-import { mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { connect } from 'node:net'
@@ -22,10 +22,14 @@ if (command === undefined) {
   console.error(`usage: cluster.js ${Object.keys(commands).join('|')}`)
   process.exitCode = 1
 } else {
-  await command()
+  await command().catch((error: Error) => {
+    console.error(error.message)
+    process.exitCode = 1
+  })
 }
 
 async function up (): Promise<void> {
+  if (isUp()) throw new Error('it is up already: `npm run cluster:down` ends it')
   for (const one of [port, port + 1, port + 2, port + 3, redisPort]) {
     if (await listens(one)) throw new Error(`port ${one} is taken: choose others with PORT`)
   }
@@ -42,6 +46,7 @@ async function up (): Promise<void> {
 }
 
 async function deploy (): Promise<void> {
+  if (!isUp()) throw new Error('nothing is up: `npm run cluster:up` starts it')
   for (const [at, name] of names.entries()) {
     await stop(name)
     await startProcess(name, at)
@@ -50,13 +55,16 @@ async function deploy (): Promise<void> {
 }
 
 async function down (): Promise<void> {
+  const wasUp = isUp()
   for (const name of ['nginx', ...names, 'redis']) await stop(name)
   rmSync(directory, { recursive: true, force: true })
-  console.log('all has ended')
+  console.log(wasUp ? 'all has ended' : 'nothing was up')
 }
 
 async function startProcess (name: string, at: number): Promise<void> {
-  start(name, process.execPath, [server], { PORT: String(port + 1 + at), REDIS_URL: `redis://127.0.0.1:${redisPort}` })
+  start(name, process.execPath, [server], {
+    PORT: String(port + 1 + at), REDIS_URL: `redis://127.0.0.1:${redisPort}`, PUBLIC_URL: `http://127.0.0.1:${port}`
+  })
   await until(async () => (await fetch(`http://127.0.0.1:${port + 1 + at}/healthz`)).ok, name)
 }
 
@@ -64,7 +72,10 @@ async function startProcess (name: string, at: number): Promise<void> {
 function start (name: string, binary: string, args: string[], env: Record<string, string> = {}): void {
   const log = openSync(join(directory, `${name}.log`), 'a')
   const child = spawn(binary, args, { detached: true, stdio: ['ignore', log, log], env: { ...process.env, PATH: `${process.env['PATH']}:/usr/sbin`, ...env } })
-  child.once('error', (error) => { throw error })
+  child.once('error', ({ message }) => {
+    console.error(`${binary} cannot be started: ${message}`)
+    process.exit(1)
+  })
   child.unref()
   writeFileSync(pidFile, JSON.stringify({ ...pids(), [name]: child.pid }))
 }
@@ -77,8 +88,13 @@ async function stop (name: string): Promise<void> {
   writeFileSync(pidFile, JSON.stringify(others))
 }
 
+/** What has been started and not ended; nothing when there is no cluster. */
 function pids (): Record<string, number> {
-  return JSON.parse(readFileSync(pidFile, 'utf8')) as Record<string, number>
+  return !existsSync(pidFile) ? {} : JSON.parse(readFileSync(pidFile, 'utf8')) as Record<string, number>
+}
+
+function isUp (): boolean {
+  return Object.values(pids()).some(lives)
 }
 
 function lives (pid: number): boolean {
