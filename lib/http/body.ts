@@ -55,7 +55,7 @@ class Body {
   }
 
   readonly #end = (): void => {
-    if (!Number.isNaN(this.#declared) && (this.#payload.receivedEncodedLength ?? this.#length) !== this.#declared) return this.#finish(new RefusalError(refusals.wrongLength))
+    if (!Number.isNaN(this.#declared) && (this.#payload.receivedEncodedLength || this.#length) !== this.#declared) return this.#finish(new RefusalError(refusals.wrongLength))
     let body: unknown
     try {
       body = decode(this.#chunks === undefined ? this.#first ?? EMPTY : Buffer.concat(this.#chunks, this.#length))

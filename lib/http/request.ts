@@ -90,7 +90,7 @@ export function onLeave (reply: FastifyReply, callback: () => void): void {
 }
 
 /** Is it yet to have the connection? */
-function waits ({ raw, request }: FastifyReply): boolean {
+export function waits ({ raw, request }: FastifyReply): boolean {
   return raw.socket === null && request.raw.httpVersionMajor === 1
 }
 

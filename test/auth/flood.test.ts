@@ -1,11 +1,13 @@
 // Wrong tokens faster than any client would send them: their answers come later, one to a connection, and nobody else waits.
 
+import { once } from 'node:events'
 import { connect as connectHttp2 } from 'node:http2'
 import { text } from 'node:stream/consumers'
+import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
 import type { Test } from 'tap'
 import { createKit, modern, modernHeaders, request } from '../kit.js'
-import { eventually, parseRaw, POST, post, rawRequest, refused, serve, socketTo } from '../http/client.js'
+import { connections, eventually, parseRaw, POST, post, rawRequest, refused, serve, socketTo } from '../http/client.js'
 import type { Served } from '../http/client.js'
 import type { FastifyHttpOptions } from 'fastify'
 import Fastify from 'fastify'
@@ -16,7 +18,9 @@ const BODY = JSON.stringify(request('tools/list'))
 const GOOD = { authorization: 'Bearer s3cret' }
 const AT_ONCE = 200
 
-async function service (t: Test, host: FastifyHttpOptions<Server> = {}): Promise<Served & { requests: () => number }> {
+type Service = Served & { requests: () => number }
+
+async function service (t: Test, host: FastifyHttpOptions<Server> = {}): Promise<Service> {
   const served = await serve(t, { auth: { tokens: ['s3cret:user:alice'] } }, host)
   let requests = 0
   served.app.server.on('request', () => { requests++ })
@@ -27,6 +31,15 @@ function wrong (served: Served, count: number, headers: string[] = []): Buffer {
   return Buffer.concat(Array.from({ length: count }, (_, n) => rawRequest(served, [
     'Content-Type: application/json', 'Accept: application/json', `Authorization: Bearer wrong-${n}`, 'Connection: keep-alive', ...headers
   ], BODY)))
+}
+
+/** What there is of a budget, and what has come back of it with time. */
+async function useUp (t: Test, served: Service, headers: string[] = []): Promise<void> {
+  const socket = await socketTo(t, served)
+  const before = served.requests()
+  socket.write(wrong(served, 250, headers))
+  // Not a moment later: it comes back.
+  while (served.requests() < before + 250) await turn()
 }
 
 /** A caller who may is answered as ever. */
@@ -57,10 +70,7 @@ t.test('the answers come later, each ends its connection, and what was sent afte
   // What comes back of the budget with time is used up.
   const sockets = await Promise.all(Array.from({ length: 150 }, async () => socketTo(t, served)))
   const all = Promise.all(sockets.map(answersOn))
-  const another = await socketTo(t, served)
-  const soFar = served.requests()
-  another.write(wrong(served, 220))
-  await eventually(() => served.requests() === soFar + 220)
+  await useUp(t, served)
   const before = served.requests()
   for (const socket of sockets) socket.write(wrong(served, 1))
   await eventually(() => served.requests() === before + 150)
@@ -76,18 +86,49 @@ t.test('the answers come later, each ends its connection, and what was sent afte
   await goodCall(t, served)
 })
 
+t.test('what came behind it takes no memory for long, and hides nobody who leaves', async (t) => {
+  const served = await service(t)
+  // As small as a request can be, and many of them in what is read at once.
+  const tiny = Buffer.from('POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n'.repeat(1350))
+  const sockets = await Promise.all(Array.from({ length: 8 }, async () => socketTo(t, served)))
+  await useUp(t, served)
+  const answers = await Promise.all(sockets.map(async (socket) => {
+    let answer = ''
+    socket.on('error', () => {}).on('data', (chunk) => { answer += String(chunk) })
+    // What comes back of the budget meanwhile is less than this.
+    socket.write(Buffer.concat([wrong(served, 40), tiny]))
+    await once(socket, 'close')
+    return answer
+  }))
+  const cut = answers.filter((answer) => !/connection: close/i.test(answer)).length
+  t.ok(cut > 0 && cut < 8, `${cut} of 8 connections ended without a last answer`)
+
+  const left = await socketTo(t, served)
+  await useUp(t, served)
+  left.write(Buffer.concat([
+    rawRequest(served, ['Content-Type: application/json', 'Accept: text/event-stream', 'Authorization: Bearer s3cret', 'Connection: keep-alive', 'MCP-Protocol-Version: 2026-07-28', 'Mcp-Method: subscriptions/listen'],
+      JSON.stringify(modern('subscriptions/listen', { notifications: { toolsListChanged: true } }))),
+    wrong(served, 3)
+  ]))
+  await once(left, 'data')
+  left.destroy()
+  await eventually(async () => await connections(served) === 0)
+  await goodCall(t, served)
+})
+
 t.test('other peers do not wait, nor do callers without a token', async (t) => {
   const served = await service(t, { trustProxy: true })
-  const flooder = await socketTo(t, served)
-  const answers = answersOn(flooder)
-  flooder.write(wrong(served, 250, ['X-Forwarded-For: 192.0.2.1']))
-  let over = false
-  void answers.then(() => { over = true })
+  const sockets = await Promise.all(Array.from({ length: 20 }, async () => socketTo(t, served)))
+  await useUp(t, served, ['X-Forwarded-For: 192.0.2.1'])
+  let over = 0
+  const answers = Promise.all(sockets.map(async (socket) => answersOn(socket).then(() => { over++ })))
+  for (const socket of sockets) socket.write(wrong(served, 1, ['X-Forwarded-For: 192.0.2.1']))
   for (let n = 0; n < 20; n++) {
     refused(t, await post(served, request('tools/list'), { ...POST, authorization: 'Bearer wrong', 'x-forwarded-for': '192.0.2.2' }), 401, 'Unauthorized')
     refused(t, await post(served, request('tools/list'), { ...POST, 'x-forwarded-for': '192.0.2.1' }), 401, 'Unauthorized')
   }
-  t.equal(over, false)
+  t.equal(over, 0)
+  for (const socket of sockets) socket.end()
   await answers
 })
 

@@ -40,6 +40,28 @@ t.test('a session that is busy takes one round trip a call and a last one, and w
   t.equal(await scripts(), 0)
 })
 
+t.test('a process that was held up while a session rested takes nothing off its time', { skip: withoutRedis }, async (t) => {
+  const redis = await RedisServer.start()
+  t.teardown(async () => redis.close())
+  const admin = redis.client()
+  const backplanes = [redisBackplane({ url: redis.url }), redisBackplane({ url: redis.url })] as const
+  for (const backplane of backplanes) await backplane.start({ info: () => {}, warn: () => {} })
+  t.teardown(async () => Promise.all(backplanes.map(async (backplane) => backplane.close())))
+  const record = { id: 'a'.repeat(32), owner: 'alice', kind: 'http', version: '2025-11-25', initialized: true, capabilities: {}, logLevel: 'info' } as const
+  const key = `{cloudg-mcp:${record.id}}`
+  await backplanes[0].createSession(record, { maxSessions: 10, maxSessionsPerPrincipal: 10, idleTimeout: 60_000 })
+  ;(await backplanes[0].acquire(record.id, 'http', 'alice'))?.release()
+  // An hour goes by for this process, and not for the other.
+  const { now } = performance
+  performance.now = () => now.call(performance) + 3_600_000
+  t.teardown(() => { performance.now = now })
+  ;(await backplanes[1].acquire(record.id, 'http', 'alice'))?.release()
+  await backplanes[1].close()
+  await eventually(async () => await admin.zcard(`${key}:h`) === 0)
+  const ttl = await admin.pttl(key)
+  t.ok(ttl > 59_000 && ttl <= 60_000, `${ttl} ms are left`)
+})
+
 t.test('an idle session is one key, and what it leaves goes with it', { skip: withoutRedis }, async (t) => {
   const redis = await RedisServer.start()
   t.teardown(async () => redis.close())

@@ -24,7 +24,7 @@ local function tell (process, channel, message)
   end
 end`
 
-// The session is in use by a process last the end of its lease. True when the index has to be told that it lives.
+// The session is in use by a process until the end of its lease. True when the index has to be told that it lives.
 const USE = `${KEEP}
 local function use (process, lease, idle, indexed)
   lease, idle = tonumber(lease), tonumber(idle)
@@ -45,7 +45,7 @@ const RECORD = "'version', 'initialized', 'capabilities', 'clientInfo', 'logLeve
 
 /** ARGV: idle, then fields and values of the hash. */
 export const CREATE = script(`${NOW}
-call('HSET', K, 'idle', ARGV[1], 'indexed', now, 'revision', 1, unpack(ARGV, 2))
+call('HSET', K, 'idle', ARGV[1], 'indexed', now, unpack(ARGV, 2))
 call('PEXPIRE', K, ARGV[1])`)
 
 /**
@@ -60,7 +60,7 @@ local due = use(ARGV[2], ARGV[3], s[2], s[3]) and 1 or 0
 if s[4] == ARGV[4] then return due end
 return { due, now, s[2], s[4], unpack(call('HMGET', K, ${RECORD})) }`)
 
-/** ARGV: process, how long ago the use ended. The idle time started anew then, unless somebody else uses it. */
+/** ARGV: process, how long ago the use ended: a moment. The idle time started anew then, unless somebody else uses it. */
 export const RELEASE = script(`
 call('ZREM', K .. ':h', ARGV[1])
 local idle = call('HGET', K, 'idle')
@@ -91,7 +91,6 @@ export const UPDATE = script(`
 if call('EXISTS', K) == 0 then return end
 ${NOW}${TELL}
 call('HSET', K, unpack(ARGV, 4))
-call('HINCRBY', K, 'revision', 1)
 tell(ARGV[1], ARGV[2], ARGV[3])`)
 
 /**

@@ -31,6 +31,7 @@ export class Sessions {
   /** Sessions that were released within this rest. */
   #resting: { id: string, entry: Held }[] = []
   #rest: NodeJS.Timeout | undefined
+  #revisions = 0
 
   constructor (shared: Shared) {
     this.#shared = shared
@@ -43,7 +44,7 @@ export class Sessions {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       const [outcome, more] = await this.#service(RESERVE, id, ownerKey(owner), this.#indexed(idleTimeout), maxSessions, maxSessionsPerPrincipal, CANDIDATES, ...gone) as [Created, any]
       if (outcome === 'created') {
-        await this.#session(id, CREATE, idleTimeout, 'who', whoOf(kind, owner), 'seen', more as string, ...fieldsOf(rest))
+        await this.#session(id, CREATE, idleTimeout, 'revision', this.#revision(), 'who', whoOf(kind, owner), 'seen', more as string, ...fieldsOf(rest))
         return 'created'
       }
       gone = await this.#makeRoom(outcome, more as string[])
@@ -118,11 +119,11 @@ export class Sessions {
 
   #release (id: string, entry: Held): void {
     if (--entry.uses > 0) return
-    entry.usedAt = Date.now()
+    entry.usedAt = performance.now()
     if (entry.resting) return
     entry.resting = true
     this.#resting.push({ id, entry })
-    this.#rest ??= setTimeout(() => this.#releaseRested(), Math.min(REST, entry.idle / 10)).unref()
+    this.#rest ??= setTimeout(() => this.#releaseRested(), restOf(entry)).unref()
   }
 
   #releaseRested (): void {
@@ -131,12 +132,13 @@ export class Sessions {
     const rested = this.#resting
     this.#resting = []
     const { held } = this.#shared
-    const now = Date.now()
+    const now = performance.now()
     for (const { id, entry } of rested) {
       entry.resting = false
       if (entry.uses > 0) continue
       if (held.get(id) === entry) held.delete(id)
-      this.#giveBack(id, now - entry.usedAt)
+      // A process that was held up for longer says nothing of how others used it meanwhile.
+      this.#giveBack(id, Math.floor(Math.min(now - entry.usedAt, restOf(entry))))
     }
   }
 
@@ -155,8 +157,13 @@ export class Sessions {
 
   async update (id: string, part: SessionUpdate): Promise<void> {
     const { process } = this.#shared
-    await this.#session(id, UPDATE, process, channelOf(this.#shared), encodeMessage('updated', id, part), ...fieldsOf(part))
+    await this.#session(id, UPDATE, process, channelOf(this.#shared), encodeMessage('updated', id, part), 'revision', this.#revision(), ...fieldsOf(part))
     this.noteUpdate(id, part)
+  }
+
+  /** Never the same again, not even where a replica that has taken over knows less. */
+  #revision (): string {
+    return `${this.#shared.process}.${++this.#revisions}`
   }
 
   /** A record that is on its way from Redis may be older than this. */
@@ -318,6 +325,10 @@ function newlyHeld (owner: string): Held {
   return {
     owner, idle: 0, uses: 0, usedAt: 0, resting: false, known: undefined, reading: new Set(), signal: '', place: undefined, subscribed: 0, newest: 0, opening: new Set(), tails: new Set()
   }
+}
+
+function restOf ({ idle }: Held): number {
+  return Math.min(REST, idle / 10)
 }
 
 function whoOf (kind: SessionRecord['kind'], owner: string): string {

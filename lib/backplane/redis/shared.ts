@@ -12,7 +12,7 @@ export interface Held {
   known: { revision: string, record: SessionRecord } | undefined
   /** Uses that have not been released; those that are about to begin count too. */
   uses: number
-  /** When its last use ended, by our clock. */
+  /** When its last use ended, in ms of this process. */
   usedAt: number
   /** In Redis it stays in use for a moment longer than here. */
   resting: boolean
