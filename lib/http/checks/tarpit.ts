@@ -60,7 +60,8 @@ export class Tarpit {
   }
 
   #ignoreWhatFollows (socket: Socket): void {
-    if (this.#slowed.has(socket)) return
+    // Nobody hears the end of one that has ended.
+    if (socket.destroyed || this.#slowed.has(socket)) return
     this.#slowed.set(socket, 0)
     socket.once('close', () => {
       this.#behind -= this.#slowed.get(socket)!
