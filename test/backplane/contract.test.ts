@@ -265,6 +265,20 @@ async function contract (t: Test, service: (t: Test) => Promise<Join>): Promise<
     t.equal(await one.countSessions(), 2)
   })
 
+  await t.test('it is the least recently used one that ends, however close the uses are to each other', async (t) => {
+    const one = await (await service(t))()
+    const limits = { ...LIMITS, maxSessionsPerPrincipal: 2 }
+    const [first, second] = [await created(one, session(), limits), await created(one, session(), limits)]
+    let [older, newer] = [first.id, second.id]
+    for (let round = 0; round < 30; round++) {
+      const [given, kept] = round % 2 === 0 ? [newer, older] : [older, newer]
+      for (const id of [given, kept]) (await one.acquire(id, 'http', 'alice'))?.release()
+      const { id } = await created(one, session(), limits)
+      t.equal(await one.acquire(given, 'http', 'alice'), undefined)
+      ;[older, newer] = [kept, id]
+    }
+  })
+
   await t.test('the cap of the service holds, and expired sessions make room', async (t) => {
     const join = await service(t)
     const [one, other] = [await join(), await join()]

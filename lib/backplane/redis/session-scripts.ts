@@ -1,6 +1,6 @@
 // Scripts of one session: KEYS[1] = `{prefix:id}`.
 //
-//   {prefix:id}     hash    the session: who, idle, indexed, revision, the fields of its record, reader, subscribed, bytes, served:<stream>
+//   {prefix:id}     hash    the session: who, idle, used, indexed, revision, the fields of its record, reader, subscribed, bytes, served:<stream>
 //   {prefix:id}:h   zset    processes that use it, by the end of their lease
 //   {prefix:id}:u   set     URIs that it is subscribed to
 //   {prefix:id}:o   stream  messages that wait for the reader of its standalone stream
@@ -32,6 +32,7 @@ local function use (process, lease, idle, indexed)
   local till = tonumber(call('ZSCORE', K .. ':h', process) or 0)
   if till < now + lease * 0.9 then
     call('ZADD', K .. ':h', now + lease, process)
+    call('HSET', K, 'used', micros(0))
     call('ZREMRANGEBYSCORE', K .. ':h', '-inf', now - 3 * lease)
     call('PEXPIRE', K .. ':h', 4 * lease)
   end
@@ -45,7 +46,7 @@ const RECORD = "'version', 'initialized', 'capabilities', 'clientInfo', 'logLeve
 
 /** ARGV: idle, then fields and values of the hash. */
 export const CREATE = script(`${NOW}
-call('HSET', K, 'idle', ARGV[1], 'indexed', now, unpack(ARGV, 2))
+call('HSET', K, 'idle', ARGV[1], 'used', micros(0), 'indexed', now, unpack(ARGV, 2))
 call('PEXPIRE', K, ARGV[1])`)
 
 /**
@@ -60,16 +61,15 @@ local due = use(ARGV[2], ARGV[3], s[2], s[3]) and 1 or 0
 if s[4] == ARGV[4] then return due end
 return { due, now, s[2], s[4], unpack(call('HMGET', K, ${RECORD})) }`)
 
-/** ARGV: process, how long ago the use ended: a moment. The idle time started anew then, unless somebody else uses it. */
+/** ARGV: process, for how many µs it has not been used: a moment. The idle time started anew then, unless somebody else uses it. */
 export const RELEASE = script(`
 call('ZREM', K .. ':h', ARGV[1])
 local idle = call('HGET', K, 'idle')
 if not idle then return end
-if call('EXISTS', K .. ':h') == 1 then
 ${NOW}
-  if call('ZCOUNT', K .. ':h', now, '+inf') > 0 then return end
-end
-call('PEXPIRE', K, idle - ARGV[2])`)
+if call('ZCOUNT', K .. ':h', now, '+inf') > 0 then return end
+call('HSET', K, 'used', micros(ARGV[2]))
+call('PEXPIRE', K, idle - math.floor(ARGV[2] / 1000))`)
 
 /**
  * ARGV: process, lease, token of the reader that this process has or '', the last signal seen, the state of the subscriptions as it
@@ -131,12 +131,12 @@ tell(ARGV[1], ARGV[2], ARGV[3])
 call('DEL', K, K .. ':h', K .. ':u', K .. ':o', K .. ':i', K .. ':e', K .. ':t')
 return who`)
 
-/** Returns the time to live, negative when there is no session, and whether it is in use. */
+/** Returns the time to live, negative when there is no session, whether it is in use, and when it was used last, in µs. */
 export const PROBE = script(`
 local ttl = call('PTTL', K)
-if ttl < 0 then return { -1, 0 } end
+if ttl < 0 then return { -1, 0, 0 } end
 ${NOW}
-return { ttl, call('ZCOUNT', K .. ':h', now, '+inf') > 0 and 1 or 0 }`)
+return { ttl, call('ZCOUNT', K .. ':h', now, '+inf') > 0 and 1 or 0, tonumber(call('HGET', K, 'used')) }`)
 
 /**
  * ARGV: process, channel, the two halves of the message around the id of the entry, the signal, whether to keep it.

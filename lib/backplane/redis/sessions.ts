@@ -23,6 +23,7 @@ const BEATS_AT_ONCE = 100
  */
 const REST = 200
 
+type Probed = [ttl: number, busy: number, usedAt: number]
 type Found = [due: number, now: number, idle: string, revision: string]
 type Stored = [version: string, initialized: string, capabilities: string, clientInfo: string | null, logLevel: string, isNew: string | null]
 
@@ -61,12 +62,12 @@ export class Sessions {
   async #makeRoom (outcome: Created, candidates: string[]): Promise<string[]> {
     this.#releaseRested()
     const states = await Promise.all(candidates.map(async (id) => {
-      const [ttl, used] = await this.#session(id, PROBE) as [number, number]
-      return { id, ttl, used: used === 1 }
+      const [ttl, busy, usedAt] = await this.#session(id, PROBE) as Probed
+      return { id, ttl, busy: busy === 1, usedAt }
     }))
     const gone = states.filter(({ ttl }) => ttl < 0).map(({ id }) => id)
     if (gone.length > 0 || outcome === 'full') return gone
-    const idle = states.filter(({ used }) => !used).sort((one, other) => one.ttl - other.ttl)
+    const idle = states.filter(({ busy }) => !busy).sort((one, other) => one.usedAt - other.usedAt)
     for (const { id, ttl } of idle) {
       if (await this.#end(id, ttl) !== null) return [id]
     }
@@ -129,7 +130,8 @@ export class Sessions {
   #releaseRested (): void {
     clearTimeout(this.#rest)
     this.#rest = undefined
-    const rested = this.#resting
+    // In the order of their last uses, which is that of the moments that Redis makes of them.
+    const rested = this.#resting.sort((one, other) => one.entry.usedAt - other.entry.usedAt)
     this.#resting = []
     const { held } = this.#shared
     const now = performance.now()
@@ -138,13 +140,13 @@ export class Sessions {
       if (entry.uses > 0) continue
       if (held.get(id) === entry) held.delete(id)
       // A process that was held up for longer says nothing of how others used it meanwhile.
-      this.#giveBack(id, Math.floor(Math.min(now - entry.usedAt, restOf(entry))))
+      this.#giveBack(id, Math.min(now - entry.usedAt, restOf(entry)))
     }
   }
 
-  /** What is not released is free when its lease has ended. */
+  /** What is not released is free when its lease has ended. `idleFor` is in ms. */
   #giveBack (id: string, idleFor: number): void {
-    this.#session(id, RELEASE, this.#shared.process, idleFor).catch(() => {})
+    this.#session(id, RELEASE, this.#shared.process, Math.round(idleFor * 1000)).catch(() => {})
   }
 
   /** This process is about to leave. */
@@ -224,7 +226,7 @@ export class Sessions {
   async count (): Promise<number> {
     const [count, ids] = await this.#service(COUNT, COUNTED) as [number, string[]]
     if (ids.length === 0) return count
-    const states = await Promise.all(ids.map(async (id) => this.#session(id, PROBE) as Promise<[number, number]>))
+    const states = await Promise.all(ids.map(async (id) => this.#session(id, PROBE) as Promise<Probed>))
     return states.filter(([ttl]) => ttl >= 0).length
   }
 
