@@ -20,7 +20,9 @@ const singleLengths = new Set(Array.from(single.keys(), (name) => name.length))
 /** Repeated headers of a request: equal lines collapse into one value, different ones are a conflict (`null`). */
 export type Repeated = ReadonlyMap<string, string | null>
 
-export function findRepeated (raw: readonly string[]): Repeated | undefined {
+export function findRepeated (raw: readonly string[], headers: IncomingHttpHeaders): Repeated | undefined {
+  // Every name that comes once is a key: as many keys as lines means that none is repeated.
+  if (Object.keys(headers).length * 2 === raw.length) return undefined
   let seen = 0
   for (let at = 0; at < raw.length; at += 2) {
     const spelled = raw[at]!

@@ -230,12 +230,20 @@ export class AppLayer implements Layer {
 
   // ---- the four calls (a handler's `inputRequired()` passes through them as it is)
 
-  async callTool (name: string, args: Record<string, unknown>, port: CallPort): Promise<ToolResult> {
+  callTool (name: string, args: Record<string, unknown>, port: CallPort): Promise<ToolResult> {
+    try {
+      return this.#callTool(name, args, port)
+    } catch (error) {
+      return Promise.reject(error)
+    }
+  }
+
+  #callTool (name: string, args: Record<string, unknown>, port: CallPort): Promise<ToolResult> {
     const tool = this.#tools.get(name)
     if (tool === undefined || !this.#shows(tool, port.principal)) throw new UnknownPrimitiveError('tool', name)
     this.#requireScopes(tool, port.principal)
     const info = this.#info('tool', tool.name, tool.spec, args, port)
-    return await this.#through(info, () => {
+    return this.#through(info, () => {
       info.context = info.context.forRun()
       return runTool(tool, info.arguments, info.context, info.started, this.#limits)
     })

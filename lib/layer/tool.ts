@@ -14,7 +14,7 @@ import type { Context } from './context.js'
 import { InvalidArgumentsError, InvalidOutputError, TimeoutError } from './errors.js'
 import type { HeaderParam } from './header-params.js'
 import { headerParams } from './header-params.js'
-import type { CompiledSchema, InferInput, InferOutput, SchemaInput } from './schema.js'
+import type { Checked, CompiledSchema, InferInput, InferOutput, SchemaInput } from './schema.js'
 import { compileInput, compileOutput } from './schema.js'
 
 export interface Icon { src: string, mimeType?: string, sizes?: string[], theme?: 'light' | 'dark' }
@@ -115,34 +115,70 @@ const MAX_TIMEOUT = 2 ** 31 - 1
 
 export interface RunLimits { timeout: number, maxOutputChars: number }
 
+// An async function costs what it keeps while it waits: what comes before and after that is in functions of its own.
+
 /** Checks the arguments, runs the handler under its timeout, and makes the result. */
 export async function runTool (tool: Tool, args: Record<string, unknown>, ctx: Context, started: number, limits: RunLimits): Promise<ToolResult | InputRequired> {
+  const deadline = new Deadline(tool.spec.timeout ?? limits.timeout, tool.definition.name, ctx)
+  let value: unknown
+  try {
+    value = await begin(tool, args, ctx, deadline)
+  } finally {
+    deadline.met()
+  }
+  return isInputRequired(value) ? value : resultOf(tool, value, ctx, started, limits)
+}
+
+function begin (tool: Tool, args: Record<string, unknown>, ctx: Context, deadline: Deadline): unknown {
   const checking = tool.input.check(args)
-  const checked = checking instanceof Promise ? await checking : checking
+  if (checking instanceof Promise || tool.spec.inputs !== undefined) return beginLater(tool, checking, ctx, deadline)
+  return handle(tool, valueOf(checking), {}, ctx, deadline)
+}
+
+async function beginLater (tool: Tool, checking: Checked | Promise<Checked>, ctx: Context, deadline: Deadline): Promise<unknown> {
+  const args = valueOf(await checking)
+  const answers = tool.spec.inputs === undefined ? {} : await askAll(tool.spec.inputs, args, ctx)
+  return handle(tool, args, answers, ctx, deadline)
+}
+
+function valueOf (checked: Checked): unknown {
   if (!checked.ok) throw new InvalidArgumentsError(checked.issues)
-  const timeout = tool.spec.timeout ?? limits.timeout
-  const limited = timeout > 0 && timeout <= MAX_TIMEOUT
-  const answers = tool.spec.inputs === undefined ? {} : await askAll(tool.spec.inputs, checked.value, ctx)
-  const running: unknown = tool.handler(checked.value, ctx, answers)
-  const value = running instanceof Promise ? await (limited ? within(timeout, running, tool.definition.name, ctx) : running) : await running
-  if (isInputRequired(value)) return value
+  return checked.value
+}
+
+function handle (tool: Tool, args: unknown, answers: Record<string, unknown>, ctx: Context, deadline: Deadline): unknown {
+  const running: unknown = tool.handler(args, ctx, answers)
+  return running instanceof Promise ? deadline.watch(running) : running
+}
+
+/** What a handler returned as a result. A declared output schema holds, whatever that was, unless it is an error. */
+function resultOf (tool: Tool, value: unknown, ctx: Context, started: number, limits: RunLimits): ToolResult | Promise<ToolResult> {
   const whole = asToolResult(value)
+  const structured = whole === undefined ? value : whole.structuredContent
+  const checkable = tool.output !== undefined && whole?.isError !== true && (whole?.resultType ?? 'complete') === 'complete'
+  if (!checkable) return complete(tool, whole, structured, false, ctx, started, limits)
+  const checking = tool.output!.check(structured)
+  const finish = (checked: Checked): ToolResult => {
+    if (!checked.ok) throw new InvalidOutputError(tool.name, checked.issues)
+    return complete(tool, whole, checked.value, true, ctx, started, limits)
+  }
+  return checking instanceof Promise ? checking.then(finish) : finish(checking)
+}
+
+function complete (tool: Tool, whole: ToolResult | undefined, structured: unknown, checked: boolean, ctx: Context, started: number, { maxOutputChars }: RunLimits): ToolResult {
   const isError = whole?.isError ?? false
-  // An error needs no structured content. Otherwise a declared output schema holds, whatever the handler returned.
-  const checkable = tool.output !== undefined && !isError && (whole?.resultType ?? 'complete') === 'complete'
-  let structured = whole === undefined ? value : whole.structuredContent
-  if (checkable) structured = await checkOutput(tool, structured)
   // What a handler returned is its own: it may be returned again.
-  const result: ToolResult = whole === undefined ? naturalResult(structured, tool.output !== undefined, limits.maxOutputChars) : copyOf(whole)
+  const result: ToolResult = whole === undefined ? naturalResult(structured, tool.output !== undefined, maxOutputChars) : copyOf(whole)
   const links = ctx.takeLinks()
   if (links !== undefined) result.content = [...result.content, ...links]
   result.isError = isError
   if (whole !== undefined && tool.output !== undefined) {
+    // An error needs no structured content.
     if (isError) delete result.structuredContent
-    else if (checkable) {
+    else if (checked) {
       result.structuredContent = structured
       // Clients that know no structured content read the text.
-      if (result.content.length === 0) result.content = [mirror(structured, limits.maxOutputChars)]
+      if (result.content.length === 0) result.content = [mirror(structured, maxOutputChars)]
     }
   }
   const meta: Record<string, unknown> = result._meta === undefined ? {} : copyOf(result._meta)
@@ -160,42 +196,39 @@ async function askAll (inputs: Inputs<Record<string, unknown>>, args: unknown, c
   return Object.fromEntries(await Promise.all(answers))
 }
 
-async function checkOutput (tool: Tool, value: unknown): Promise<unknown> {
-  const checking = tool.output!.check(value)
-  const checked = checking instanceof Promise ? await checking : checking
-  if (!checked.ok) throw new InvalidOutputError(tool.name, checked.issues)
-  return checked.value
-}
-
-/** Fails after `ms` and aborts the call's signal; the work itself goes on until it looks at that, and holds no process. */
-function within<T> (ms: number, work: Promise<T>, name: string, ctx: Context): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const deadline = new Deadline(ms, () => {
-      const error = new TimeoutError(`Tool ${name} timed out`)
-      ctx.stop(error)
-      reject(error)
-    })
-    afterTurn(deadline)
-    work.then(
-      (value) => { deadline.met(); resolve(value) },
-      (error) => { deadline.met(); reject(error) }
-    )
-  })
-}
-
+/** Fails a call after `ms` and aborts its signal; the work itself goes on until it looks at that, and holds no process. */
 class Deadline implements Lasting {
   readonly #ms: number
-  readonly #late: () => void
+  readonly #name: string
+  readonly #ctx: Context
+  #fail: ((error: Error) => void) | undefined
   #timer: NodeJS.Timeout | undefined
   #over = false
 
-  constructor (ms: number, late: () => void) {
+  constructor (ms: number, name: string, ctx: Context) {
     this.#ms = ms
-    this.#late = late
+    this.#name = name
+    this.#ctx = ctx
+  }
+
+  /** What becomes of the work, or of the deadline if that comes first. */
+  watch<T> (work: Promise<T>): Promise<T> {
+    if (this.#ms <= 0 || this.#ms > MAX_TIMEOUT) return work
+    return new Promise((resolve, reject) => {
+      this.#fail = reject
+      afterTurn(this)
+      work.then(resolve, reject)
+    })
   }
 
   lasts (): void {
-    if (!this.#over) this.#timer = setTimeout(this.#late, this.#ms).unref()
+    if (!this.#over) this.#timer = setTimeout(() => this.#late(), this.#ms).unref()
+  }
+
+  #late (): void {
+    const error = new TimeoutError(`Tool ${this.#name} timed out`)
+    this.#ctx.stop(error)
+    this.#fail!(error)
   }
 
   met (): void {

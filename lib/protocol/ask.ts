@@ -325,17 +325,22 @@ function openState (call: Call, token: unknown): State {
  * Runs a call that may end with questions of its own. 2026: they are the result. Handshake era: they are asked live, and the
  * handler runs again with the answers.
  */
-export async function withRounds<T> (call: Call, run: () => T | Promise<T>): Promise<Exclude<T, InputRequired>> {
+export function withRounds<T> (call: Call, run: () => T | Promise<T>): Promise<Exclude<T, InputRequired>> {
   // A state that is not ours is refused before anything runs.
   if (call.era === 'modern') call.openRounds()
+  return Promise.resolve(run()).then((result) => isInputRequired(result) ? moreRounds(call, result, run) : result as Exclude<T, InputRequired>)
+}
+
+async function moreRounds<T> (call: Call, result: InputRequired, run: () => T | Promise<T>): Promise<Exclude<T, InputRequired>> {
   for (let round = 0; ; round++) {
-    const result = await run()
-    if (!isInputRequired(result)) return result as Exclude<T, InputRequired>
     if (call.era === 'modern') return call.rounds.explicit(result) as Exclude<T, InputRequired>
     if (round >= MAX_ROUNDS) throw tooOften()
     // What comes back is what would have come through the client: JSON.
     const own: unknown = result.requestState === undefined ? undefined : JSON.parse(JSON.stringify(result.requestState))
     call.answers = { responses: await answerAll(call, result), own }
+    const next = await run()
+    if (!isInputRequired(next)) return next as Exclude<T, InputRequired>
+    result = next
   }
 }
 

@@ -117,7 +117,7 @@ export function guardHook (app: FastifyInstance, options: GuardOptions) {
 
   return function checkGuard (request: FastifyRequest, reply: FastifyReply, done: () => void): void {
     const { headers, rawHeaders } = request.raw
-    const repeated = findRepeated(rawHeaders)
+    const repeated = findRepeated(rawHeaders, headers)
     beginRequest(request, repeated)
     const host = headerValue(headers, 'host', repeated) ?? headers[':authority'] as string | undefined
     const origin = headerValue(headers, 'origin', repeated)

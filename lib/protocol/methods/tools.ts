@@ -15,14 +15,17 @@ export async function listTools (call: Call): Promise<Result> {
 export async function callTool (call: Call, params: Params): Promise<Result> {
   const name = requiredString(params, 'name')
   const args = argumentsOf(params)
-  const { server, protocolVersion } = call
   let result: ToolResult
   try {
-    result = await withRounds(call, () => server.layer.callTool(name, args, call))
+    result = await withRounds(call, () => call.server.layer.callTool(name, args, call))
   } catch (error) {
     if (isCrash(error) && !call.abandoned) call.log.error({ err: error, tool: name }, 'a tool failed')
-    result = toolFailure(error, name, server.exposeErrors)
+    result = toolFailure(error, name, call.server.exposeErrors)
   }
+  return inEra(call, result)
+}
+
+function inEra ({ server, protocolVersion, era }: Call, result: ToolResult): Result {
   const shaped = shapeToolResult(result, protocolVersion)
-  return call.era === 'modern' ? stamp(shaped, server.serverInfo(protocolVersion), undefined) : shaped
+  return era === 'modern' ? stamp(shaped, server.serverInfo(protocolVersion), undefined) : shaped
 }
