@@ -13,6 +13,7 @@ import { ladderHook } from './lib/http/checks/ladder.js'
 import { checkNegotiate } from './lib/http/checks/negotiate.js'
 import { scopesHook } from './lib/http/checks/scopes.js'
 import { Tarpit } from './lib/http/checks/tarpit.js'
+import { sendDirectly } from './lib/http/direct.js'
 import { createEndpoint } from './lib/http/endpoint.js'
 import { LegacySse } from './lib/http/legacy-sse.js'
 import { ProtectedResource } from './lib/http/oauth.js'
@@ -73,7 +74,7 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
 
     // Set only where the host has a deadline: Fastify arms a timer and an AbortController per request for it.
     const untimed = (app.initialConfig as { handlerTimeout?: number }).handlerTimeout ? { handlerTimeout: NO_TIMEOUT } : {}
-    const route = { ...untimed, exposeHeadRoute: false, schema: { hide: true } as object, config: { mcp: true } }
+    const route = { ...untimed, exposeHeadRoute: false, schema: { hide: true } as object, config: { mcp: true }, onSend: sendDirectly }
     await scope.register(async function preflightScope (inner) {
       inner.options('/', route, refuseMethod)
     }, { prefix: options.path })

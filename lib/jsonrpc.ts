@@ -88,7 +88,9 @@ function isJson (value: unknown): boolean {
 
 // What goes out more than once is turned into text once: list pages, and changes that many are told of.
 const remembered = new WeakMap<object, Text>()
-interface Text { readonly json: string, bytes?: Buffer }
+interface Text { readonly json: string, rest?: Buffer }
+// Characters from which on a copy costs more than a second part.
+const LONG = 16 * 1024
 
 /** Remembers the JSON text of `value`, which must not change after this. */
 export function remember<T extends object> (value: T): T {
@@ -133,18 +135,12 @@ export function encode (message: object): string {
   return remembered.get(message)?.json ?? JSON.stringify(message)
 }
 
-/** Like {@link encode}, as bytes where the result is remembered: a long list is copied, not encoded. */
-export function encodeBytes (message: object): string | Buffer {
+/** Like {@link encode}; where the result is remembered and long, its bytes apart, with the end of the message. They are not copied. */
+export function encodeParts (message: object): string | readonly [head: string, rest: Buffer] {
   const text = Success.textOf(message)
-  if (text === undefined || remembered.get((message as RpcResult).result) !== text) return encode(message)
-  text.bytes ??= Buffer.from(text.json)
-  const start = head((message as RpcResult).id)
-  const length = Buffer.byteLength(start)
-  const out = Buffer.allocUnsafe(length + text.bytes.length + 1)
-  out.write(start)
-  text.bytes.copy(out, length)
-  out[out.length - 1] = 0x7d // }
-  return out
+  if (text === undefined || text.json.length < LONG || remembered.get((message as RpcResult).result) !== text) return encode(message)
+  text.rest ??= Buffer.from(`${text.json}}`)
+  return [head((message as RpcResult).id), text.rest]
 }
 
 // JSON leaves these raw; line-based readers of SSE and stdio take them for line ends and truncate the message.

@@ -15,7 +15,7 @@ interface Entry {
   /** Which of all uses its last one was. Not the order of the Map: to move in it at every use would have its table made anew time and again. */
   lastUse: number
   uses: number
-  subscriptions: Set<string>
+  subscriptions: Set<string> | undefined
   outbox: object[]
   reader: OutboxReader | undefined
   place: Outbox | undefined
@@ -66,7 +66,7 @@ class MemoryBackplane implements Backplane {
       usedAt: Date.now(),
       lastUse: ++this.#uses,
       uses: 0,
-      subscriptions: new Set(),
+      subscriptions: undefined,
       outbox: [],
       reader: undefined,
       place: undefined,
@@ -106,16 +106,17 @@ class MemoryBackplane implements Backplane {
   }
 
   async subscribe (id: string, uri: string, limit: number): Promise<boolean> {
-    const subscriptions = this.#sessions.get(id)?.subscriptions
-    if (subscriptions === undefined || subscriptions.has(uri)) return true
-    if (subscriptions.size >= limit) return false
-    subscriptions.add(uri)
+    const entry = this.#sessions.get(id)
+    if (entry === undefined || entry.subscriptions?.has(uri) === true) return true
+    entry.subscriptions ??= new Set()
+    if (entry.subscriptions.size >= limit) return false
+    entry.subscriptions.add(uri)
     this.#tell({ type: 'subscribed', session: id, uri, wanted: true })
     return true
   }
 
   async unsubscribe (id: string, uri: string): Promise<void> {
-    if (this.#sessions.get(id)?.subscriptions.delete(uri)) this.#tell({ type: 'subscribed', session: id, uri, wanted: false })
+    if (this.#sessions.get(id)?.subscriptions?.delete(uri) === true) this.#tell({ type: 'subscribed', session: id, uri, wanted: false })
   }
 
   async deleteSession (id: string): Promise<boolean> {
@@ -147,7 +148,7 @@ class MemoryBackplane implements Backplane {
     entry.reader = reader
     while (entry.outbox.length > 0 && reader.deliver(entry.outbox[0]!) !== false) entry.outbox.shift()
     const outbox: Outbox = {
-      subscriptions: [...entry.subscriptions],
+      subscriptions: [...entry.subscriptions ?? []],
       seen: entry.seen,
       inDoubt: false,
       close: async (seen) => {

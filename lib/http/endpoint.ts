@@ -12,7 +12,7 @@ import { DEFAULT_HTTP_VERSION, isHandshake } from '../revisions.js'
 import { HEADER } from './headers.js'
 import type { Refusal } from './refusal.js'
 import { ALLOW_STATELESS, notAllowed, refusal, refusals, refuse } from './refusal.js'
-import type { Answer, Exchanges, Mode } from './reply.js'
+import type { Body, ExchangeOptions, Exchanges, Mode } from './reply.js'
 import { hasLeft, header, HttpRequest, mcpOf, onLeave } from './request.js'
 import type { LiveSession, SessionTable } from './sessions.js'
 import type { KeepAlive } from './stream.js'
@@ -27,45 +27,50 @@ export interface EndpointOptions {
 export function createEndpoint (server: ProtocolServer, sessions: SessionTable, exchanges: Exchanges, keepAlive: KeepAlive, options: EndpointOptions) {
   const { responseMode, stateless, maxStreams } = options
 
-  function post (request: FastifyRequest, reply: FastifyReply): Answer | Promise<Answer> {
+  function post (request: FastifyRequest, reply: FastifyReply): void {
     const message = request.body
-    if (mcpOf(request).modern) return postModern(request, reply)
-    if (stateless) return postStateless(request, reply)
-    if (isRequest(message) && message.method === 'initialize') return postInitialize(request, reply)
-    return postSession(request, reply)
+    if (mcpOf(request).modern) postModern(request, reply)
+    else if (stateless) postStateless(request, reply)
+    else if (isRequest(message) && message.method === 'initialize') postInitialize(request, reply)
+    else postSession(request, reply)
   }
 
-  function postSession (request: FastifyRequest, reply: FastifyReply): Answer | Promise<Answer> {
-    const serve = (live: LiveSession | Refusal): Answer | Promise<Answer> =>
-      'status' in live ? refuse(reply, live) : answer(request, reply, live.session, live.release)
+  function postSession (request: FastifyRequest, reply: FastifyReply): void {
+    const serve = (live: LiveSession | Refusal): void => {
+      if ('status' in live) refuse(reply, live)
+      else answer(request, reply, live.session, { done: live.release })
+    }
     const found = findSession(request)
-    return found instanceof Promise ? found.then(serve) : serve(found)
+    if (found instanceof Promise) found.then(serve).catch((error) => reply.send(error))
+    else serve(found)
   }
 
   /** A 2026 request carries all that it needs. A notification has nothing to act on: it is taken and dropped. */
-  function postModern (request: FastifyRequest, reply: FastifyReply): Answer | Promise<Answer> {
-    return answer(request, reply, server.createSession({ transport: 'http', register: false }))
+  function postModern (request: FastifyRequest, reply: FastifyReply): void {
+    answer(request, reply, server.createSession({ transport: 'http', register: false }))
   }
 
   /** The handshake era without sessions: every request is served as if its handshake had been made. */
-  function postStateless (request: FastifyRequest, reply: FastifyReply): Answer | Promise<Answer> {
+  function postStateless (request: FastifyRequest, reply: FastifyReply): void {
     const { body } = request
     const version = header(request, HEADER.protocolVersion)
     const preinitialized = isRequest(body) && body.method === 'initialize' ? undefined : isHandshake(version) ? version : DEFAULT_HTTP_VERSION
-    return answer(request, reply, server.createSession({ transport: 'http', register: false, preinitialized }))
+    answer(request, reply, server.createSession({ transport: 'http', register: false, preinitialized }))
   }
 
-  async function postInitialize (request: FastifyRequest, reply: FastifyReply): Promise<Answer> {
-    const session = await sessions.draft('http', mcpOf(request).principal)
-    const answered = await answer(request, reply, session)
-    if (!session.initialized) return answered
-    const refused = await sessions.keep(session)
-    if (refused !== undefined) return refuse(reply, refused)
-    void reply.header(HEADER.sessionId, session.record.id)
-    return answered
+  function postInitialize (request: FastifyRequest, reply: FastifyReply): void {
+    const session = sessions.draft('http', mcpOf(request).principal)
+    const keep = async (): Promise<Refusal | undefined> => session.initialized ? sessions.keep(session) : undefined
+    const send = (body: Body): void => {
+      keep().then((refused) => {
+        if (refused !== undefined) return refuse(reply, refused)
+        return (session.initialized ? reply.header(HEADER.sessionId, session.record.id) : reply).send(body)
+      }).catch((error) => reply.send(error))
+    }
+    answer(request, reply, session, { send })
   }
 
-  async function get (request: FastifyRequest, reply: FastifyReply): Promise<Answer> {
+  async function get (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     if (stateless) return refuse(reply, notAllowed(ALLOW_STATELESS))
     if (!mcpOf(request).acceptsSse) return refuse(reply, refusals.getNeedsSse)
     // Clients probe like this and give up on a 400: there is no stream outside a session.
@@ -85,13 +90,13 @@ export function createEndpoint (server: ProtocolServer, sessions: SessionTable, 
       // It takes a moment to open: whoever asked for it may have gone.
       if (hasLeft(reply)) leave()
       onLeave(reply, leave)
-      return reply.headers(SSE_HEADERS).send(stream)
+      return reply.headers(SSE_HEADERS).send(stream.body)
     } finally {
       live.release()
     }
   }
 
-  async function del (request: FastifyRequest, reply: FastifyReply): Promise<Answer> {
+  async function del (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     if (stateless) return refuse(reply, notAllowed(ALLOW_STATELESS))
     const live = await findSession(request)
     if ('status' in live) return refuse(reply, live)
@@ -117,25 +122,29 @@ export function createEndpoint (server: ProtocolServer, sessions: SessionTable, 
     return refusal(400, `MCP-Protocol-Version ${version} does not match the negotiated version ${negotiated}`)
   }
 
-  /** @param done called when the session is no longer needed */
-  function answer (request: FastifyRequest, reply: FastifyReply, session: Session, done?: () => void): Answer | Promise<Answer> {
+  function answer (request: FastifyRequest, reply: FastifyReply, session: Session, options: ExchangeOptions = {}): void {
     const { body: message } = request
     const { principal, acceptsJson, acceptsSse, modern } = mcpOf(request)
     const batch = Array.isArray(message)
     if (!batch && !isRequest(message)) {
-      return session.handle(message, { principal, request: new HttpRequest(request, session) }).finally(done)
-        .then((problem) => problem === undefined ? accepted(reply) : refuse(reply, fromFailure(problem as RpcFailure)))
+      session.handle(message, { principal, request: new HttpRequest(request, session) }).finally(options.done)
+        .then((problem) => problem === undefined ? reply.code(202).send() : refuse(reply, fromFailure(problem as RpcFailure)))
+        .catch((error) => reply.send(error))
+      return
     }
     const listens = modern && !batch && message.method === 'subscriptions/listen'
-    if (listens && !acceptsSse) return refuse(reply, refusals.listenNeedsSse)
-    if (listens && keepAlive.size >= maxStreams) return refuse(reply, refusals.tooManyStreams)
+    const refused = !listens ? undefined : !acceptsSse ? refusals.listenNeedsSse : keepAlive.size >= maxStreams ? refusals.tooManyStreams : undefined
+    if (refused !== undefined) {
+      refuse(reply, refused)
+      return
+    }
     const expectsReply = !batch || message.length === 0 || message.some(isRequest)
     // Where streams are resumable every answer of a session can be come back for, not only that of a call that streams.
     const resumable = expectsReply && acceptsSse && responseMode !== 'json' && !modern && session.initialized && session.record.id !== ''
-    const log = resumable ? sessions.eventLog(session.record.id, message) : undefined
+    if (resumable) options.log = sessions.eventLog(session.record.id, message)
     const streams = batch ? message.some(isStreaming) : isStreaming(message)
-    const mode = log !== undefined ? 'sse' : expectsReply ? modeOf(acceptsJson, acceptsSse, streams, listens) : 'json'
-    return exchanges.run(reply, session, mode, log, done)
+    const mode = options.log !== undefined ? 'sse' : expectsReply ? modeOf(acceptsJson, acceptsSse, streams, listens) : 'json'
+    exchanges.run(reply, session, mode, options)
   }
 
   function modeOf (acceptsJson: boolean, acceptsSse: boolean, streams: boolean, listens: boolean): Mode {
@@ -152,8 +161,4 @@ export function createEndpoint (server: ProtocolServer, sessions: SessionTable, 
 /** What cannot be taken and wants no reply is refused by status. */
 function fromFailure ({ id, error }: RpcFailure): Refusal {
   return refusal(400, error.message, { code: error.code, data: error.data, id })
-}
-
-function accepted (reply: FastifyReply): FastifyReply {
-  return reply.code(202).send()
 }

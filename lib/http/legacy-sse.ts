@@ -66,7 +66,7 @@ export class LegacySse {
     // Whoever has gone takes no place from others, not even while it opens.
     if (this.#closing || hasLeft(reply) || this.#keepAlive.size >= this.#options.maxStreams) return refuse(reply, refusals.tooManyStreams)
     const { principal } = mcpOf(request)
-    const draft = await this.#sessions.draft('sse', principal)
+    const draft = this.#sessions.draft('sse', principal)
     const refused = await this.#sessions.keep(draft)
     if (refused !== undefined) return refuse(reply, refused)
     const { id } = draft.record
@@ -87,7 +87,7 @@ export class LegacySse {
     }
     const keep = atExpiry(principal, () => stream.finish())
     // The stream is the session.
-    stream.once('close', () => {
+    stream.onClose(() => {
       keep()
       this.#open.delete(live)
       live.session.close(new Error('The client has gone'))
@@ -97,7 +97,7 @@ export class LegacySse {
     // It takes a moment to open: whoever asked for it may have gone.
     if (hasLeft(reply)) stream.destroy()
     onLeave(reply, () => stream.destroy())
-    return reply.headers(SSE_HEADERS).send(stream)
+    return reply.headers(SSE_HEADERS).send(stream.body)
   }
 
   async #message (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {

@@ -5,23 +5,24 @@
 import type { Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
 import type { Reply } from '../jsonrpc.js'
-import { codes, encode, encodeBytes, failure, replyId } from '../jsonrpc.js'
+import { codes, encode, encodeParts, failure, replyId } from '../jsonrpc.js'
 import type { Principal, RequestInfo } from '../principal.js'
-import type { Exchange as SessionExchange } from '../protocol/call.js'
+import type { Answer, Exchange as SessionExchange, Waiter } from '../protocol/call.js'
 import type { Session } from '../protocol/session.js'
 import { featuresOf } from '../revisions.js'
 import type { Member } from '../runtime/roster.js'
 import { Roster } from '../runtime/roster.js'
 import type { Lasting } from '../runtime/turn.js'
 import { afterTurn } from '../runtime/turn.js'
+import { TwoPartBody } from './direct.js'
 import { jsonReply } from './refusal.js'
 import { hasLeft, HttpRequest, mcpOf, onLeave } from './request.js'
 import type { EventLog } from './resumable.js'
 import { EventStream, frame, SSE_HEADERS } from './stream.js'
 import type { KeepAlive } from './stream.js'
 
-/** What a route's handler resolves to: the body of the response, or the reply when it has been sent without one. */
-export type Answer = string | Buffer | Readable | FastifyReply
+/** The body of a response. */
+export type Body = string | Readable
 
 /** `json`: no stream; `sse`: one; `auto`: one if there is something to stream. */
 export type Mode = 'json' | 'sse' | 'auto'
@@ -39,9 +40,20 @@ const MAX_BUFFERED = 64 * 1024
 // An aborted call is answered within a turn of the event loop; what does not end even then is left behind.
 const AFTER_ABORT = 100
 
+export interface ExchangeOptions {
+  /** Makes the stream one that the client can come back to; it is committed at once then. */
+  log?: EventLog | undefined
+  /** Sends the answer; its status and headers are on the reply by then. @default as it is */
+  send?: ((body: Body) => void) | undefined
+  /** Called when the exchange is over, however it ended. */
+  done?: (() => void) | undefined
+}
+
 /** Exchanges that are under way, so that a closing server can end them. */
 export class Exchanges {
   readonly keepAlive: KeepAlive
+  /** What has no answer by now gets one that says why. */
+  shutDown = false
   readonly #open = new Roster<Exchange>()
 
   constructor (keepAlive: KeepAlive) {
@@ -50,15 +62,10 @@ export class Exchanges {
 
   get size (): number { return this.#open.size }
 
-  /**
-   * Resolves to the payload of the response, its status and headers are on the reply by then; or to the reply, where it has none.
-   * @param log makes the stream one that the client can come back to; it is committed at once then
-   * @param done called when the exchange is over, however it ended
-   */
-  run (reply: FastifyReply, session: Session, mode: Mode, log?: EventLog, done?: () => void): Promise<Answer> {
-    const exchange = new Exchange(this, reply, session, mode, log, done)
+  run (reply: FastifyReply, session: Session, mode: Mode, options: ExchangeOptions): void {
+    const exchange = new Exchange(this, reply, session, mode, options)
     this.#open.add(exchange)
-    return exchange.run()
+    exchange.run()
   }
 
   /** @internal */
@@ -69,6 +76,7 @@ export class Exchanges {
   /** Ends all work within `grace` ms: what is not answered by then is aborted, and its client told. */
   async close (grace: number): Promise<void> {
     await this.#settled(grace)
+    this.shutDown = true
     for (const exchange of this.#open) exchange.shutDown()
     await this.#settled(AFTER_ABORT)
   }
@@ -84,7 +92,7 @@ export class Exchanges {
 
 // Also what the session knows of it: its sink, who calls, whether anybody reads. A class without closures of its own: what is made
 // anew for every request, literals too, V8 may come to keep for long.
-class Exchange implements Member, Lasting, SessionExchange {
+class Exchange implements Member, Lasting, SessionExchange, Waiter {
   place = -1
   readonly principal: Principal
   readonly request: RequestInfo
@@ -96,17 +104,15 @@ class Exchange implements Member, Lasting, SessionExchange {
   readonly #message: unknown
   readonly #mode: Mode
   readonly #log: EventLog | undefined
+  readonly #send: ((body: Body) => void) | undefined
   readonly #onEnd: (() => void) | undefined
   /** The client's leaving aborts the work (2026, and every listen). */
   readonly #abortOnLeave: boolean
-  #respond!: (answer: Answer) => void
-  #reject!: (error: unknown) => void
   #frames: string[] | undefined
   #buffered = 0
   #stream: EventStream | undefined
   #timer: NodeJS.Timeout | undefined
   #responded = false
-  #shutDown = false
   #left = false
   #overflowed = false
   #over = false
@@ -115,7 +121,7 @@ class Exchange implements Member, Lasting, SessionExchange {
   #done: Promise<void> | undefined
   #markDone: (() => void) | undefined
 
-  constructor (all: Exchanges, reply: FastifyReply, session: Session, mode: Mode, log: EventLog | undefined, done: (() => void) | undefined) {
+  constructor (all: Exchanges, reply: FastifyReply, session: Session, mode: Mode, { log, send, done }: ExchangeOptions) {
     const { request } = reply
     this.#all = all
     this.#reply = reply
@@ -123,6 +129,7 @@ class Exchange implements Member, Lasting, SessionExchange {
     this.#message = request.body
     this.#mode = mode
     this.#log = log
+    this.#send = send
     this.#onEnd = done
     const { principal, modern } = mcpOf(request)
     this.#abortOnLeave = modern
@@ -136,16 +143,12 @@ class Exchange implements Member, Lasting, SessionExchange {
     return this.#done
   }
 
-  run (): Promise<Answer> {
-    return new Promise((resolve, reject) => {
-      this.#respond = resolve
-      this.#reject = reject
-      try {
-        this.#begin()
-      } catch (error) {
-        this.#fail(error)
-      }
-    })
+  run (): void {
+    try {
+      this.#begin()
+    } catch (error) {
+      this.failed(error)
+    }
   }
 
   #begin (): void {
@@ -162,21 +165,23 @@ class Exchange implements Member, Lasting, SessionExchange {
       if (featuresOf(this.#session.record.version).polling) void log.prime(this.#write).catch(this.#lost)
     }
     afterTurn(this)
-    this.#session.handle(this.#message, this).then((answer) => this.#answered(answer), (error) => this.#fail(error))
+    this.#session.serve(this.#message, this, this)
   }
 
-  #answered (answer: Reply | Reply[] | undefined): void {
+  answered (answer: Answer): void {
     try {
       const kept = this.#finish(answer)
       if (kept === undefined) this.#end()
-      else kept.then(() => this.#end(), (error) => this.#fail(error))
+      else kept.then(() => this.#end(), (error) => this.failed(error))
     } catch (error) {
-      this.#fail(error)
+      this.failed(error)
     }
   }
 
-  #fail (error: unknown): void {
-    this.#reject(error)
+  failed (error: unknown): void {
+    if (this.#responded) this.#reply.log.error({ err: error }, 'an exchange failed after its answer had begun')
+    else void this.#reply.send(error)
+    this.#responded = true
     this.#end()
   }
 
@@ -200,7 +205,6 @@ class Exchange implements Member, Lasting, SessionExchange {
 
   /** The server closes: the work is aborted, and a client that waits is told. */
   shutDown (): void {
-    this.#shutDown = true
     this.#session.close(new Error('The server is shutting down'))
   }
 
@@ -240,7 +244,7 @@ class Exchange implements Member, Lasting, SessionExchange {
     this.#stream = new EventStream(this.#all.keepAlive, this.#frames?.join(''))
     this.#stream.onOverflow = () => this.#onOverflow()
     this.#frames = undefined
-    this.#answer(this.#stream, SSE_HEADERS)
+    this.#answer(this.#stream.body, SSE_HEADERS)
   }
 
   #onOverflow (): void {
@@ -251,9 +255,9 @@ class Exchange implements Member, Lasting, SessionExchange {
   }
 
   /** A promise where the answer is kept before it is sent. */
-  #finish (answer: Reply | Reply[] | undefined): void | Promise<void> {
+  #finish (answer: Answer): void | Promise<void> {
     const log = this.#log
-    if (answer === undefined && this.#shutDown) answer = failure(replyId(this.#message), { code: codes.internalError, message: 'The server is shutting down' })
+    if (answer === undefined && this.#all.shutDown) answer = failure(replyId(this.#message), { code: codes.internalError, message: 'The server is shutting down' })
     if (log !== undefined) {
       for (const one of repliesOf(answer)) void log.append(one, { write: this.#write }).catch(this.#lost)
       return log.end().catch(this.#lost).then(() => this.#stream?.finish())
@@ -269,19 +273,29 @@ class Exchange implements Member, Lasting, SessionExchange {
       this.#answer((this.#frames?.join('') ?? '') + repliesOf(answer).map(frame).join(''), SSE_HEADERS)
     } else if (answer === undefined) {
       this.#responded = true
-      this.#respond(this.#reply.code(202).send())
+      void this.#reply.code(202).send()
     } else {
       if (status !== undefined) void this.#reply.code(status)
       void jsonReply(this.#reply)
-      this.#answer(Array.isArray(answer) ? `[${answer.map(encode).join(',')}]` : encodeBytes(answer))
+      this.#answer(this.#jsonBody(answer))
     }
     return undefined
   }
 
-  #answer (payload: string | Buffer | Readable, headers?: Record<string, string>): void {
+  #jsonBody (answer: Reply | Reply[]): Body {
+    if (Array.isArray(answer)) return `[${answer.map(encode).join(',')}]`
+    const parts = encodeParts(answer)
+    if (typeof parts === 'string') return parts
+    const body = new TwoPartBody(...parts)
+    void this.#reply.header('content-length', body.size)
+    return body
+  }
+
+  #answer (body: Body, headers?: Record<string, string>): void {
     this.#responded = true
     if (headers !== undefined) void this.#reply.headers(headers)
-    this.#respond(payload)
+    if (this.#send === undefined) void this.#reply.send(body)
+    else this.#send(body)
   }
 
   #onClose (): void {
@@ -293,10 +307,10 @@ class Exchange implements Member, Lasting, SessionExchange {
     if (this.#abortOnLeave) this.#session.close(new Error('The client has gone'))
     if (this.#responded) return
     this.#responded = true
-    this.#respond(this.#reply.send())
+    void this.#reply.send()
   }
 }
 
-function repliesOf (answer: Reply | Reply[] | undefined): Reply[] {
+function repliesOf (answer: Answer): Reply[] {
   return answer === undefined ? [] : Array.isArray(answer) ? answer : [answer]
 }

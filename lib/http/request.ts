@@ -85,7 +85,7 @@ export function onLeave (reply: FastifyReply, callback: () => void): void {
     raw.removeListener('close', leave)
     callback()
   }
-  raw.once('close', leave)
+  raw.on('close', leave)
   if (waits(reply)) forget = onClose(reply.request.raw.socket, leave)
 }
 

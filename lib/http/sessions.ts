@@ -37,7 +37,7 @@ export interface LiveSession {
   /** That place is being taken anew. */
   reopening: boolean
   /** Streams of its requests that clients came back to. */
-  readonly resumed: Set<EventStream>
+  resumed: Set<EventStream> | undefined
   /** Of the backplane, while there are uses here. */
   use: SessionUse | undefined
   /** Resolves when everything said so far has been kept, where streams are resumable. */
@@ -74,7 +74,7 @@ export class SessionTable {
   }
 
   /** A session that does not exist yet, for its `initialize`: it is kept only when that succeeds. */
-  async draft (kind: SessionRecord['kind'], owner: Principal): Promise<Session> {
+  draft (kind: SessionRecord['kind'], owner: Principal): Session {
     const record = sessionRecord(randomUUID().replaceAll('-', ''), kind, owner, this.#server.defaultLogLevel)
     if (kind === 'sse') record.isNew = true
     return this.#server.createSession({ transport: kind, record, register: false, isNew: true })
@@ -145,10 +145,11 @@ export class SessionTable {
     const reading = await this.#read(live, stream, { after })
     if (reading === undefined) return false
     live.uses++
+    live.resumed ??= new Set()
     live.resumed.add(stream)
-    stream.once('close', () => {
+    stream.onClose(() => {
       reading.close()
-      live.resumed.delete(stream)
+      live.resumed?.delete(stream)
       live.release()
     })
     return true
@@ -167,7 +168,7 @@ export class SessionTable {
     live.stream = stream
     live.uses++
     const catchUp = this.#tellOn(live, outbox)
-    stream.once('close', () => {
+    stream.onClose(() => {
       reading?.close()
       this.#leave(live, stream)
     })
@@ -197,8 +198,7 @@ export class SessionTable {
   #tellOn (live: LiveSession, outbox: Outbox): () => Promise<void> {
     const { session } = live
     live.outbox = outbox
-    session.subscriptions.clear()
-    for (const uri of outbox.subscriptions) session.subscriptions.add(uri)
+    session.subscriptions = outbox.subscriptions
     return this.#server.changes.addSession(session, outbox.seen, session.record.kind === 'http' && this.#resumable !== undefined)
   }
 
@@ -273,10 +273,10 @@ export class SessionTable {
 
   /** Ends the streams, each with when to come back; the sessions stay, for the next process. Legacy streams end with their sessions. */
   close (): void {
-    for (const { session, stream, resumed } of this.#live.values()) {
+    for (const { session, stream, resumed = [] } of this.#live.values()) {
       if (session.record.kind === 'sse') continue
       const last = featuresOf(session.record.version).polling ? `retry: ${spread(this.#resumable?.retry ?? RETRY)}\n\n` : ''
-      for (const one of stream === undefined ? resumed : [stream, ...resumed]) one.finish(last)
+      for (const one of [...stream === undefined ? [] : [stream], ...resumed]) one.finish(last)
     }
   }
 
@@ -320,7 +320,7 @@ export class SessionTable {
       stream: undefined,
       outbox: undefined,
       reopening: false,
-      resumed: new Set(),
+      resumed: undefined,
       flush: async () => log?.flush(),
       uses: 0,
       use: undefined,
@@ -354,13 +354,12 @@ export class SessionTable {
     } else if (signal.type === 'subscribed') {
       live.session.subscriptions[signal.wanted ? 'add' : 'delete'](signal.uri)
     } else if (signal.type === 'subscriptions') {
-      live.session.subscriptions.clear()
-      for (const uri of signal.uris) live.session.subscriptions.add(uri)
+      live.session.subscriptions = signal.uris
     } else {
       this.#live.delete(signal.session)
       live.session.close()
       live.stream?.finish()
-      for (const stream of live.resumed) stream.finish()
+      for (const stream of live.resumed ?? []) stream.finish()
     }
   }
 }

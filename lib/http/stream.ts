@@ -1,9 +1,10 @@
 // Server-sent events: frames, one stream, and the one timer that keeps all streams of an endpoint alive.
 // WHATWG HTML "Server-sent events"; one `data:` line a message, comments as keep-alive.
 
-import { ServerResponse } from 'node:http'
-import { Readable } from 'node:stream'
+import type { ServerResponse } from 'node:http'
+import type { Readable } from 'node:stream'
 import { encode, oneLine } from '../jsonrpc.js'
+import { DirectBody } from './direct.js'
 
 export const SSE_HEADERS = {
   'content-type': 'text/event-stream',
@@ -21,17 +22,26 @@ export function frame (message: object): string {
   return `event: message\ndata: ${oneLine(encode(message))}\n\n`
 }
 
-/**
- * A stream of events to one client; ended by us, or destroyed when the client leaves. Fastify pipes it into the response, and then it
- * is the response that is written to: a pipe costs each stream some kilobytes. A host may put a stream of its own in between.
- */
-export class EventStream extends Readable {
+/** What a stream writes to: the response, or what is read in its place. */
+interface Sink {
+  readonly writableLength: number
+  write (text: string): boolean
+  end (last: string): unknown
+  destroy (): unknown
+}
+
+/** A stream of events to one client; ended by us, or destroyed when the client leaves. */
+export class EventStream {
   readonly #keepAlive: KeepAlive
-  #response: ServerResponse | undefined
+  #sink: Sink
   #finished = false
   #roomAgain: Promise<void> | undefined
   #letGo: (() => void) | undefined
   #fullSince: number | undefined
+  #onClose: (() => void) | undefined
+  destroyed = false
+  /** Where it is on the wheel of the keep-alive. */
+  slot = 0
   /** When something was last handed over, for the keep-alive. */
   wroteAt = Date.now()
   /** Called when more waits for the reader than is kept; what comes now is dropped. */
@@ -39,11 +49,14 @@ export class EventStream extends Readable {
 
   /** @param first text to begin with; a proxy may hold the headers back until there is some */
   constructor (keepAlive: KeepAlive, first = OPEN) {
-    super({ highWaterMark: HIGH_WATER })
     this.#keepAlive = keepAlive
+    this.#sink = new EventBody(this)
     keepAlive.add(this)
     void this.write(first)
   }
+
+  /** What Fastify sends. Sent once. */
+  get body (): Readable { return this.#sink as EventBody }
 
   /** Nothing more can be sent. */
   get over (): boolean { return this.destroyed || this.#finished }
@@ -57,13 +70,13 @@ export class EventStream extends Readable {
 
   /** Sends text that is framed already. */
   write (text: string): void | Promise<void> {
-    if (this.destroyed || this.#finished) return undefined
-    if (this.#queued > MAX_QUEUED) {
+    if (this.over) return undefined
+    if (this.#sink.writableLength > MAX_QUEUED) {
       this.onOverflow?.()
-      return this.destroyed || this.#finished ? undefined : this.#room()
+      return this.over ? undefined : this.#room()
     }
     this.wroteAt = Date.now()
-    if (this.#response === undefined ? this.push(text) : this.#response.write(text)) return undefined
+    if (this.#sink.write(text)) return undefined
     this.#fullSince ??= Date.now()
     return this.#room()
   }
@@ -74,39 +87,49 @@ export class EventStream extends Readable {
 
   /** Ends the stream after what is queued; `last` is sent whatever the queue holds. */
   finish (last = ''): void {
-    if (this.destroyed || this.#finished) return
+    if (this.over) return
     this.#finished = true
-    if (this.#response !== undefined) this.#response.end(last)
-    else if (last !== '') this.push(last)
-    this.push(null)
-    // Nobody reads it where the response is written to; it has to end all the same, or its end would count as premature.
-    if (this.#response !== undefined) this.resume()
-    this.#keepAlive.remove(this)
-    this.#release()
+    this.#sink.end(last)
+    this.#close()
   }
 
-  override _read (): void {
+  /** Nobody reads it any more. */
+  destroy (): void {
+    if (this.destroyed) return
+    this.destroyed = true
+    this.#sink.destroy()
+    if (!this.#finished) this.#close()
+  }
+
+  /** Calls back when it is over, after whatever ended it. */
+  onClose (callback: () => void): void {
+    const before = this.#onClose
+    this.#onClose = before === undefined ? callback : () => { before(); callback() }
+  }
+
+  #close (): void {
+    this.#keepAlive.remove(this)
+    this.hasRoom()
+    process.nextTick(() => this.#onClose?.())
+  }
+
+  /** The reader has taken what there was. */
+  hasRoom (): void {
     this.#fullSince = undefined
-    this.#release()
+    this.#roomAgain = undefined
+    this.#letGo?.()
   }
 
-  override pipe<T extends NodeJS.WritableStream> (destination: T, options?: { end?: boolean }): T {
-    if (!(destination instanceof ServerResponse) || this.#finished) return super.pipe(destination, options)
-    this.#response = destination
-    destination.on('drain', () => this._read())
-    const queued = this.read() as Buffer | null
-    if (queued !== null) destination.write(queued)
-    return destination
-  }
-
-  get #queued (): number {
-    return this.#response?.writableLength ?? this.readableLength
-  }
-
-  override _destroy (error: Error | null, done: (error?: Error | null) => void): void {
-    this.#keepAlive.remove(this)
-    this.#release()
-    done(error)
+  /** Writes to the response itself from here on. */
+  attach (response: ServerResponse): void {
+    const body = this.#sink as EventBody
+    body.stream = undefined
+    this.#sink = response
+    const leave = (): void => this.destroy()
+    response.on('drain', () => this.hasRoom()).on('error', leave).on('close', leave)
+    const queued = body.read() as Buffer | null
+    if (queued !== null) response.write(queued)
+    if (this.#finished) response.end()
   }
 
   /** One promise for all who wait: they may be as many as messages were dropped. */
@@ -114,10 +137,40 @@ export class EventStream extends Readable {
     this.#roomAgain ??= new Promise((resolve) => { this.#letGo = resolve })
     return this.#roomAgain
   }
+}
 
-  #release (): void {
-    this.#roomAgain = undefined
-    this.#letGo?.()
+/** A stream of events while it is none of ours to write to the response. */
+class EventBody extends DirectBody implements Sink {
+  /** Nothing once it writes to the response itself. */
+  stream: EventStream | undefined
+
+  constructor (stream: EventStream) {
+    super({ highWaterMark: HIGH_WATER })
+    this.stream = stream
+  }
+
+  get writableLength (): number { return this.readableLength }
+
+  write (text: string): boolean {
+    return this.push(text)
+  }
+
+  end (last: string): void {
+    if (last !== '') this.push(last)
+    this.push(null)
+  }
+
+  writeTo (response: ServerResponse): void {
+    this.stream!.attach(response)
+  }
+
+  override _read (): void {
+    this.stream?.hasRoom()
+  }
+
+  override _destroy (error: Error | null, done: (error?: Error | null) => void): void {
+    this.stream?.destroy()
+    done(error)
   }
 }
 
@@ -126,7 +179,6 @@ const SLOTS = 15
 /** A wheel: one timer looks at a fifteenth of the streams at a time, and sends a comment on those that were silent. */
 export class KeepAlive {
   readonly #slots: Set<EventStream>[] = Array.from({ length: SLOTS }, () => new Set())
-  readonly #slotOf = new WeakMap<EventStream, number>()
   readonly #interval: number
   #timer: NodeJS.Timeout | undefined
   #hand = 0
@@ -146,9 +198,7 @@ export class KeepAlive {
   }
 
   remove (stream: EventStream): void {
-    const slot = this.#slotOf.get(stream)
-    if (slot === undefined || !this.#slots[slot]!.delete(stream)) return
-    this.#slotOf.delete(stream)
+    if (!this.#slots[stream.slot]!.delete(stream)) return
     if (--this.#size > 0) return
     clearInterval(this.#timer)
     this.#timer = undefined
@@ -161,7 +211,7 @@ export class KeepAlive {
 
   #put (stream: EventStream, slot: number): void {
     this.#slots[slot]!.add(stream)
-    this.#slotOf.set(stream, slot)
+    stream.slot = slot
   }
 
   #turn (): void {

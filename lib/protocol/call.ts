@@ -35,6 +35,15 @@ export interface Exchange {
   closeStream?: (() => boolean) | undefined
 }
 
+/** What a message or a batch is answered with: nothing, where it wants no answer. */
+export type Answer = Reply | Reply[] | undefined
+
+/** Whoever waits for what becomes of a message: one of the two is called, once. */
+export interface Waiter {
+  answered: (answer: Answer) => void
+  failed: (error: unknown) => void
+}
+
 const ROOM = Promise.resolve()
 
 export class Call implements CallPort, Member {
@@ -55,10 +64,10 @@ export class Call implements CallPort, Member {
   suspended = false
   /** Run when the call ends, however it does. */
   onEnd: (() => void) | undefined
-  /** Answers it. */
-  resolve!: (reply: Reply | undefined) => void
   /** Handshake era: answers to an explicit `inputRequired()`. */
   answers: { responses: Record<string, unknown>, own: unknown } | undefined
+  /** Who is told of its answer. */
+  readonly waiter: Waiter
   readonly #exchange: Exchange
   #rounds: Rounds | undefined
   #progress: number | undefined
@@ -70,7 +79,7 @@ export class Call implements CallPort, Member {
   #whatWaits: Set<(reason: Error) => void> | undefined
 
   constructor (session: Session, id: RequestId, method: string, params: Params, version: Version, envelope: Envelope | undefined,
-    request: RequestInfo, exchange: Exchange) {
+    request: RequestInfo, exchange: Exchange, waiter: Waiter) {
     this.session = session
     this.requestId = id
     this.method = method
@@ -79,6 +88,7 @@ export class Call implements CallPort, Member {
     this.envelope = envelope
     this.request = request
     this.#exchange = exchange
+    this.waiter = waiter
   }
 
   get server (): ProtocolServer { return this.session.server }

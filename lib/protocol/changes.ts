@@ -43,7 +43,7 @@ export class Subscriber {
   /** It is told of what is in the log, and of nothing else. */
   readonly #loggedOnly: boolean
   /** What it has been told of before that was in the log. */
-  readonly #ahead = new Set<string>()
+  #ahead: Set<string> | undefined
   #overflowed = false
   #closed = false
 
@@ -67,13 +67,14 @@ export class Subscriber {
   offer (change: Change, place?: Place): void {
     if (place === undefined) {
       if (this.#closed || this.#loggedOnly || !this.#wants(change)) return
+      this.#ahead ??= new Set()
       this.#ahead.add(keyOf(change))
       this.#take(change, this.seen)
       return
     }
     if (this.#closed || !this.#isNew(place.position)) return
     this.#latest = place.position
-    if (!this.#wants(change) || this.#ahead.delete(keyOf(change))) return
+    if (!this.#wants(change) || this.#ahead?.delete(keyOf(change)) === true) return
     this.#take(change, place.before)
   }
 

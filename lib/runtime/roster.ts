@@ -5,12 +5,15 @@
 export interface Member { place: number }
 
 export class Roster<T extends Member> implements Iterable<T> {
-  readonly #members: T[] = []
+  #members: T[] = []
 
   get size (): number { return this.#members.length }
 
   add (member: T): void {
-    member.place = this.#members.push(member) - 1
+    // Most have one member at a time, and an empty array that grows makes room for seventeen.
+    if (this.#members.length === 0) this.#members = [member]
+    else this.#members.push(member)
+    member.place = this.#members.length - 1
   }
 
   /** Whoever is not in it may leave, too. */

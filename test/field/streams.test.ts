@@ -136,12 +136,12 @@ t.test('SSE-02 the silence is never longer than the interval', async (t) => {
   const keepAlive = new KeepAlive(interval)
   for (const pause of [0, 1, 400, 999, 1000, 1001, 3500, 7250, 13_999, 14_001, 14_999]) {
     const stream = new EventStream(keepAlive)
-    stream.read()
+    stream.body.read()
     let [last, longest, comments] = [Date.now(), 0, 0]
     for (let at = 1; at <= 4 * interval; at++) {
       mock.timers.tick(1)
       if (at === pause || at === interval + 2 * pause) await stream.send({ at })
-      const text: Buffer | null = stream.read()
+      const text: Buffer | null = stream.body.read()
       if (text === null) continue
       if (text.toString() === ': keepalive\n\n') comments++
       longest = Math.max(longest, Date.now() - last)

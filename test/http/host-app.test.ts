@@ -7,7 +7,7 @@ import { connect as connectHttp2 } from 'node:http2'
 import type { ClientHttp2Session, ClientHttp2Stream, IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
-import { Readable } from 'node:stream'
+import { PassThrough, Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import compress from '@fastify/compress'
 import cors from '@fastify/cors'
@@ -20,7 +20,7 @@ import cloudgMcp, { createLayer } from '../../plugin.js'
 import type { CloudgMcpOptions } from '../../plugin.js'
 import { createKit, initialize, modern, modernHeaders, request } from '../kit.js'
 import type { Answer, Stream } from './client.js'
-import { handshake, listen, listenStream, openStream, parseEvents, post, postModern, postStream, refused, send, SSE_ONLY } from './client.js'
+import { eventually, handshake, listen, listenStream, openStream, parseEvents, post, postModern, postStream, refused, send, SSE_ONLY } from './client.js'
 
 const slow = modern('tools/call', { name: 'slow', arguments: { steps: 1 }, _meta: { progressToken: 1 } })
 const slowHeaders = modernHeaders('tools/call', 'slow')
@@ -137,6 +137,48 @@ t.test('what a hook of the host makes of a body is what is read', async (t) => {
   for (const what of ['large', 'packed']) refused(t, await tell(what), 413, 'Request body too large', { connection: 'close' })
   refused(t, await tell('broken'), 400, 'it broke', { connection: 'close' })
   refused(t, await tell('refused'), 413, 'too much of it', { connection: 'close' })
+})
+
+t.test('hooks of the host see streams as streams, and may send something else, however late they are added', async (t) => {
+  const spec = { description: 'x'.repeat(2000) }
+  const seen: string[] = []
+  const targets: Hosted[] = []
+  for (const hooks of [false, true]) {
+    const { layer } = createKit()
+    for (let n = 0; n < 20; n++) layer.tool(`tool_${n}`, spec, () => 'ok')
+    const app = Fastify()
+    await app.register(cloudgMcp, { layer })
+    if (hooks) {
+      app.addHook('onSend', async (_request, reply, payload) => {
+        if (!(payload instanceof Readable)) return payload
+        seen.push(reply.getHeader('content-type') as string)
+        return payload.pipe(new PassThrough())
+      })
+      app.addHook('onResponse', async (request, reply) => { seen.push(`${request.method} ${reply.statusCode}`) })
+    }
+    const origin = `http://127.0.0.1:${await listen(t, app)}`
+    targets.push({ app, origin, url: `${origin}/mcp`, layer })
+  }
+  const [direct, hooked] = targets as [Hosted, Hosted]
+  const answers = await Promise.all(targets.map(async ({ url, layer }) => {
+    const list = await postModern({ url }, 'tools/list')
+    const told = await post({ url }, slow, slowHeaders)
+    const session = await handshake({ url })
+    const stream = await session.get()
+    const listening = await listenStream({ url }, { toolsListChanged: true })
+    await listening.next()
+    layer.notifyChanged('tools')
+    const changes = [await stream.next(), await listening.next()]
+    stream.leave()
+    listening.leave()
+    return { list: list.messages, length: list.headers['content-length'], told: told.messages.map(({ method, id }) => method ?? id), changes }
+  }))
+  t.same(answers[1], answers[0])
+  t.equal(answers[0]!.list[0].result.tools.length, 28)
+  t.equal(Number(answers[0]!.length), Buffer.byteLength(JSON.stringify(answers[0]!.list[0])))
+  await eventually(() => seen.length >= 7)
+  t.same(seen.sort(), ['POST 200', 'POST 200', 'POST 200', 'POST 202', 'application/json', 'text/event-stream', 'text/event-stream'])
+  for (const { app } of [direct, hooked]) t.equal((await app.inject({ method: 'POST', url: '/mcp', headers: { host: '127.0.0.1', 'content-type': 'application/json', accept: 'application/json', ...modernHeaders('tools/list') }, payload: modern('tools/list') })).json().result.tools.length, 28)
 })
 
 t.test('SSE-12 what hooks and plugins of the host put on answers is on all of ours', async (t) => {

@@ -28,9 +28,11 @@ function honoured (wish: Record<string, unknown>): Filter {
 }
 
 function wants (filter: Filter): (change: Change) => boolean {
-  const uris = new Set(filter.resourceSubscriptions)
-  return ({ kind, uri }) => kind === 'resource' ? uris.has(uri!) : filter[`${kind}ListChanged`] === true
+  const uris = filter.resourceSubscriptions && new Set(filter.resourceSubscriptions)
+  return ({ kind, uri }) => kind === 'resource' ? uris?.has(uri!) === true : filter[`${kind}ListChanged`] === true
 }
+
+const nothing = (): void => {}
 
 /**
  * Tells a layer that has to do something for it whose updates are wanted. A URI that it refuses is not honoured.
@@ -39,11 +41,12 @@ function wants (filter: Filter): (change: Change) => boolean {
 async function watch (call: Call, filter: Filter): Promise<() => void> {
   const { layer } = call.server
   const { resourceSubscriptions: uris } = filter
-  if (layer.subscribe === undefined || uris === undefined) return () => {}
+  if (layer.subscribe === undefined || uris === undefined) return nothing
   const outcomes = await Promise.allSettled(uris.map(async (uri) => layer.subscribe!(uri, call)))
   const granted = uris.filter((_uri, at) => outcomes[at]!.status === 'fulfilled')
   if (granted.length > 0) filter.resourceSubscriptions = [...granted]
   else delete filter.resourceSubscriptions
+  if (granted.length === 0) return nothing
   return () => {
     for (const uri of granted.splice(0)) Promise.resolve(layer.unsubscribe?.(uri, call)).catch((error) => call.log.debug({ err: error, uri }, 'a subscription could not be ended'))
   }
