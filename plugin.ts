@@ -9,9 +9,10 @@ import { bearerHook } from './lib/http/checks/bearer.js'
 import type { BearerOptions } from './lib/http/checks/bearer.js'
 import { corsHook } from './lib/http/checks/cors.js'
 import { guardHook } from './lib/http/checks/guard.js'
-import { ladderHook } from './lib/http/checks/ladder.js'
+import { ladderCheck } from './lib/http/checks/ladder.js'
+import { checked } from './lib/http/checks/message.js'
 import { checkNegotiate } from './lib/http/checks/negotiate.js'
-import { scopesHook } from './lib/http/checks/scopes.js'
+import { scopesCheck } from './lib/http/checks/scopes.js'
 import { Tarpit } from './lib/http/checks/tarpit.js'
 import { sendDirectly } from './lib/http/direct.js'
 import { createEndpoint } from './lib/http/endpoint.js'
@@ -81,15 +82,14 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
     await scope.register(async function endpointScope (inner) {
       inner.addHook('onRequest', bearerHook(bearer))
       inner.addHook('onRequest', checkNegotiate)
-      inner.addHook('preHandler', ladderHook(server))
-      inner.addHook('preHandler', scopesHook(server, bearer.resource))
-      inner.post('/', route, endpoint.post)
-      inner.get('/', route, endpoint.get)
-      inner.delete('/', route, endpoint.delete)
+      const checks = [ladderCheck(server), scopesCheck(server, bearer.resource)]
+      inner.post('/', route, checked(checks, endpoint.post))
+      inner.get('/', route, checked(checks, endpoint.get))
+      inner.delete('/', route, checked(checks, endpoint.delete))
       const others = inner.supportedMethods.filter((method) => !['POST', 'GET', 'DELETE', 'OPTIONS'].includes(method))
       inner.route({ ...route, method: others, url: '/', onRequest: refuseMethod, handler: refuseMethod })
     }, { prefix: options.path })
-    if (legacyBearer) legacy?.mount(scope, bearerHook(legacyBearer), { ...route, preHandler: scopesHook(server, legacyBearer.resource) })
+    if (legacyBearer) legacy?.mount(scope, bearerHook(legacyBearer), scopesCheck(server, legacyBearer.resource), route)
   }, { prefix: options.prefix })
 
   app.addHook('onReady', async () => {

@@ -18,8 +18,16 @@ export function useBodyParser (scope: FastifyInstance, bodyLimit: number): void 
   scope.addContentTypeParser('*', (_request, _payload, done) => { done(null) })
 }
 
+const kBody = Symbol('cloudg-mcp.body')
+
 /** What a hook of the host makes of a request says how much of the request that was. */
-type Payload = Readable & { receivedEncodedLength?: number }
+type Payload = Readable & { receivedEncodedLength?: number, [kBody]?: Body }
+
+// Listeners are called with the stream that they listen to. To take them off again costs as much as all the rest: what comes after the
+// end is not for them.
+function onData (this: Payload, chunk: Buffer | string): void { this[kBody]!.take(chunk) }
+function onEnd (this: Payload): void { this[kBody]!.end() }
+function onError (this: Payload, error: Error & { statusCode?: number }): void { this[kBody]!.fail(error) }
 
 /** A body while it arrives. Fastify's own reader copies each into a buffer of its own, and waits for more of one that a hook has read. */
 class Body {
@@ -27,7 +35,7 @@ class Body {
   /** NaN: not said. */
   readonly #declared: number
   readonly #limit: number
-  readonly #done: Done
+  #done: Done | undefined
   #chunks: Buffer[] | undefined
   #first: Buffer | undefined
   #length = 0
@@ -41,12 +49,14 @@ class Body {
 
   read (): void {
     const payload = this.#payload
-    if (payload.readableEnded) return this.#done(new RefusalError(refusals.parseError))
-    if (this.#declared > this.#limit) return this.#done(new RefusalError(refusals.bodyTooLarge))
-    payload.on('data', this.#take).on('end', this.#end).on('error', this.#fail).resume()
+    if (payload.readableEnded) return this.#finish(new RefusalError(refusals.parseError))
+    if (this.#declared > this.#limit) return this.#finish(new RefusalError(refusals.bodyTooLarge))
+    payload[kBody] = this
+    payload.on('data', onData).on('end', onEnd).on('error', onError).resume()
   }
 
-  readonly #take = (chunk: Buffer | string): void => {
+  take (chunk: Buffer | string): void {
+    if (this.#done === undefined) return
     const bytes = typeof chunk === 'string' ? Buffer.from(chunk) : chunk
     this.#length += bytes.length
     if (Math.max(this.#length, this.#payload.receivedEncodedLength ?? 0) > this.#limit) return this.#finish(new RefusalError(refusals.bodyTooLarge))
@@ -54,7 +64,7 @@ class Body {
     else (this.#chunks ??= [this.#first]).push(bytes)
   }
 
-  readonly #end = (): void => {
+  end (): void {
     if (!Number.isNaN(this.#declared) && (this.#payload.receivedEncodedLength || this.#length) !== this.#declared) return this.#finish(new RefusalError(refusals.wrongLength))
     let body: unknown
     try {
@@ -65,14 +75,15 @@ class Body {
     this.#finish(null, body)
   }
 
-  readonly #fail = (error: Error & { statusCode?: number }): void => {
+  fail (error: Error & { statusCode?: number }): void {
     error.statusCode ??= 400
     this.#finish(error)
   }
 
   #finish (error: Error | null, body?: unknown): void {
-    this.#payload.off('data', this.#take).off('end', this.#end).off('error', this.#fail)
-    this.#done(error, body)
+    const done = this.#done
+    this.#done = this.#first = this.#chunks = undefined
+    done?.(error, body)
   }
 }
 

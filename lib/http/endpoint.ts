@@ -36,13 +36,22 @@ export function createEndpoint (server: ProtocolServer, sessions: SessionTable, 
   }
 
   function postSession (request: FastifyRequest, reply: FastifyReply): void {
-    const serve = (live: LiveSession | Refusal): void => {
-      if ('status' in live) refuse(reply, live)
-      else answer(request, reply, live.session, { done: live.release })
-    }
     const found = findSession(request)
-    if (found instanceof Promise) found.then(serve).catch((error) => reply.send(error))
-    else serve(found)
+    if (found instanceof Promise) void serveLater(request, reply, found)
+    else serveSession(request, reply, found)
+  }
+
+  async function serveLater (request: FastifyRequest, reply: FastifyReply, found: Promise<LiveSession | Refusal>): Promise<void> {
+    try {
+      serveSession(request, reply, await found)
+    } catch (error) {
+      void reply.send(error)
+    }
+  }
+
+  function serveSession (request: FastifyRequest, reply: FastifyReply, live: LiveSession | Refusal): void {
+    if ('status' in live) refuse(reply, live)
+    else answer(request, reply, live.session, { done: live.release })
   }
 
   /** A 2026 request carries all that it needs. A notification has nothing to act on: it is taken and dropped. */
@@ -110,7 +119,11 @@ export function createEndpoint (server: ProtocolServer, sessions: SessionTable, 
     const id = header(request, HEADER.sessionId)
     if (id === undefined || id === '') return refusals.sessionRequired
     const found = sessions.acquire(id, 'http', mcpOf(request).principal)
-    return found instanceof Promise ? found.then((live) => checkFound(request, live)) : checkFound(request, found)
+    return found instanceof Promise ? checkLater(request, found) : checkFound(request, found)
+  }
+
+  async function checkLater (request: FastifyRequest, found: Promise<LiveSession | undefined>): Promise<LiveSession | Refusal> {
+    return checkFound(request, await found)
   }
 
   function checkFound (request: FastifyRequest, live: LiveSession | undefined): LiveSession | Refusal {

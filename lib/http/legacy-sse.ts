@@ -8,6 +8,8 @@ import { codes, failure, isObject, isRequest, replyId } from '../jsonrpc.js'
 import type { Principal, RequestInfo } from '../principal.js'
 import { atExpiry } from '../principal.js'
 import type { ProtocolServer } from '../protocol/server.js'
+import type { MessageCheck } from './checks/message.js'
+import { checked } from './checks/message.js'
 import { checkJson } from './checks/negotiate.js'
 import { notAllowed, refusal, refusals, refuse } from './refusal.js'
 import { hasLeft, HttpRequest, mcpOf, onLeave } from './request.js'
@@ -48,7 +50,7 @@ export class LegacySse {
   }
 
   /** Adds the routes; the scope brings the guard, CORS, the body parser and the error handler. */
-  mount (scope: FastifyInstance, bearer: onRequestHookHandler, route: RouteShorthandOptions): void {
+  mount (scope: FastifyInstance, bearer: onRequestHookHandler, scopes: MessageCheck, route: RouteShorthandOptions): void {
     const { path, messagePath } = this.#options
     const publicPath = this.#options.publicUrl === undefined ? '' : new URL(this.#options.publicUrl).pathname.replace(/\/$/, '')
     const endpoint = `${publicPath}${scope.prefix}${messagePath}?${PARAMETER}=`
@@ -58,7 +60,7 @@ export class LegacySse {
       ...route,
       logSerializers: { req: withoutId(scope) },
       onRequest: [bearer, checkJson],
-      handler: async (request, reply) => this.#message(request, reply)
+      handler: checked([scopes], async (request, reply) => this.#message(request, reply))
     })
   }
 
@@ -180,7 +182,7 @@ export class LegacySse {
 const ID = new RegExp(`[?&]${PARAMETER}=([^&#]+)`)
 const HIDDEN = '***'
 
-function mountPath (scope: FastifyInstance, path: string, method: 'GET' | 'POST', route: RouteShorthandOptions & { handler: (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply> }): void {
+function mountPath (scope: FastifyInstance, path: string, method: 'GET' | 'POST', route: RouteShorthandOptions & { handler: (request: FastifyRequest, reply: FastifyReply) => void | Promise<FastifyReply> }): void {
   const refuseMethod = async (_request: FastifyRequest, reply: FastifyReply) => refuse(reply, notAllowed(method))
   void scope.register(async function legacyScope (inner) {
     inner.route({ ...route, method, url: '/' })

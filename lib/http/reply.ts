@@ -108,8 +108,7 @@ class Exchange implements Member, Lasting, SessionExchange, Waiter {
   readonly #onEnd: (() => void) | undefined
   /** The client's leaving aborts the work (2026, and every listen). */
   readonly #abortOnLeave: boolean
-  #frames: string[] | undefined
-  #buffered = 0
+  #frames: string | undefined
   #stream: EventStream | undefined
   #timer: NodeJS.Timeout | undefined
   #responded = false
@@ -217,10 +216,9 @@ class Exchange implements Member, Lasting, SessionExchange, Waiter {
     if (log !== undefined) return log.append(notification, { write: this.#write }).catch(this.#lost)
     if (this.#stream !== undefined) return this.#stream.send(notification)
     const text = frame(notification)
-    this.#frames ??= []
-    if (this.#frames.push(text) === 1 && this.#outlasted) setImmediate(() => this.#commit())
-    this.#buffered += text.length
-    if (this.#buffered > MAX_BUFFERED) this.#commit()
+    if (this.#frames === undefined && this.#outlasted) setImmediate(() => this.#commit())
+    this.#frames = this.#frames === undefined ? text : this.#frames + text
+    if (this.#frames.length > MAX_BUFFERED) this.#commit()
     return undefined
   }
 
@@ -241,7 +239,7 @@ class Exchange implements Member, Lasting, SessionExchange, Waiter {
   /** From here on it is a stream of events, with status 200. */
   #commit (): void {
     if (this.#responded) return
-    this.#stream = new EventStream(this.#all.keepAlive, this.#frames?.join(''))
+    this.#stream = new EventStream(this.#all.keepAlive, this.#frames)
     this.#stream.onOverflow = () => this.#onOverflow()
     this.#frames = undefined
     this.#answer(this.#stream.body, SSE_HEADERS)
@@ -263,14 +261,14 @@ class Exchange implements Member, Lasting, SessionExchange, Waiter {
       return log.end().catch(this.#lost).then(() => this.#stream?.finish())
     }
     if (this.#stream !== undefined) {
-      this.#stream.finish(repliesOf(answer).map(frame).join(''))
+      this.#stream.finish(framesOf(answer))
       return undefined
     }
     if (this.#responded) return undefined
     const status = this.#session.era === 'modern' && answer !== undefined && 'error' in answer ? fixedStatus.get(answer.error.code) : undefined
     const asJson = this.#mode === 'json' || (this.#frames === undefined && (this.#mode === 'auto' || status !== undefined))
     if (!asJson) {
-      this.#answer((this.#frames?.join('') ?? '') + repliesOf(answer).map(frame).join(''), SSE_HEADERS)
+      this.#answer((this.#frames ?? '') + framesOf(answer), SSE_HEADERS)
     } else if (answer === undefined) {
       this.#responded = true
       void this.#reply.code(202).send()
@@ -309,6 +307,10 @@ class Exchange implements Member, Lasting, SessionExchange, Waiter {
     this.#responded = true
     void this.#reply.send()
   }
+}
+
+function framesOf (answer: Answer): string {
+  return answer === undefined ? '' : Array.isArray(answer) ? answer.map(frame).join('') : frame(answer)
 }
 
 function repliesOf (answer: Answer): Reply[] {

@@ -325,13 +325,14 @@ function openState (call: Call, token: unknown): State {
  * Runs a call that may end with questions of its own. 2026: they are the result. Handshake era: they are asked live, and the
  * handler runs again with the answers.
  */
-export function withRounds<T> (call: Call, run: () => T | Promise<T>): Promise<Exclude<T, InputRequired>> {
-  // A state that is not ours is refused before anything runs.
-  if (call.era === 'modern') call.openRounds()
-  return Promise.resolve(run()).then((result) => isInputRequired(result) ? moreRounds(call, result, run) : result as Exclude<T, InputRequired>)
+export async function withRounds<T> (call: Call, run: () => T | Promise<T>): Promise<Exclude<T, InputRequired>> {
+  call.openRounds()
+  const result = await run()
+  return isInputRequired(result) ? moreRounds(call, result, run) : result as Exclude<T, InputRequired>
 }
 
-async function moreRounds<T> (call: Call, result: InputRequired, run: () => T | Promise<T>): Promise<Exclude<T, InputRequired>> {
+/** The same from where a first run has come to its end. */
+export async function moreRounds<T> (call: Call, result: InputRequired, run: () => T | Promise<T>): Promise<Exclude<T, InputRequired>> {
   for (let round = 0; ; round++) {
     if (call.era === 'modern') return call.rounds.explicit(result) as Exclude<T, InputRequired>
     if (round >= MAX_ROUNDS) throw tooOften()

@@ -186,8 +186,9 @@ export class Call implements CallPort, Member {
     return this.#rounds
   }
 
-  /** Reads what the client sent back of earlier rounds, if it did. */
+  /** Reads what a 2026 client sent back of earlier rounds, if it did: a state that is not ours is refused before anything runs. */
   openRounds (): void {
+    if (this.era !== 'modern') return
     const { requestState, inputResponses } = this.params
     if ((requestState !== undefined && requestState !== null) || inputResponses !== undefined) this.#rounds = new Rounds(this)
   }

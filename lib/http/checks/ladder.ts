@@ -1,7 +1,7 @@
 // Fourth check, right after parsing: which era the message belongs to, and for 2026-07-28 whether the headers repeat the body.
 // The first rung that fails answers. MCP 2026-07-28 "Streamable HTTP / request headers"; order as in the source documents.
 
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyRequest } from 'fastify'
 import type { RequestId } from '../../jsonrpc.js'
 import { codes, isObject, isRequest, replyId, RpcError } from '../../jsonrpc.js'
 import type { HeaderParam } from '../../layer/header-params.js'
@@ -11,15 +11,13 @@ import type { ProtocolServer } from '../../protocol/server.js'
 import { isModern, isVersion, MODERN } from '../../revisions.js'
 import { decodeHeader, HEADER, PARAM_PREFIX } from '../headers.js'
 import type { Refusal } from '../refusal.js'
-import { fromRpcError, refusal, refusals, refuse } from '../refusal.js'
+import { fromRpcError, refusal, refusals } from '../refusal.js'
 import { header, mcpOf } from '../request.js'
+import type { MessageCheck } from './message.js'
 
-export function ladderHook (server: ProtocolServer) {
-  return function checkLadder (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void {
-    const refused = request.method === 'POST' ? climb(server, request) : checkVersion(request)
-    if (refused === undefined) done()
-    else if (!(refused instanceof Promise)) refuse(reply, refused)
-    else refused.then((late) => { late === undefined ? done() : refuse(reply, late) }, done)
+export function ladderCheck (server: ProtocolServer): MessageCheck {
+  return function checkLadder (request) {
+    return request.method === 'POST' ? climb(server, request) : checkVersion(request)
   }
 }
 

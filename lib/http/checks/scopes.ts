@@ -1,7 +1,7 @@
 // Last check before the handler: does the caller's token have the scopes of what it wants to use? If not, it is told which,
 // all at once, while the answer can still be a status: no stream has begun and nothing has run. MCP "Authorization / scope challenge".
 
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyRequest } from 'fastify'
 import type { Challenge } from '../../auth/authenticator.js'
 import { insufficientScope } from '../../auth/oauth.js'
 import { codes, isObject, isRequest, replyId } from '../../jsonrpc.js'
@@ -9,14 +9,15 @@ import type { Layer, ScopedKind } from '../../layer/contract.js'
 import { anonymous } from '../../principal.js'
 import type { ProtocolServer } from '../../protocol/server.js'
 import type { ProtectedResource } from '../oauth.js'
-import { refusal, refuse } from '../refusal.js'
+import { refusal } from '../refusal.js'
 import { mcpOf } from '../request.js'
+import type { MessageCheck } from './message.js'
 
-export function scopesHook ({ layer }: ProtocolServer, resource: ProtectedResource) {
-  return function checkScopes (request: FastifyRequest, reply: FastifyReply, done: () => void): void {
+export function scopesCheck ({ layer }: ProtocolServer, resource: ProtectedResource): MessageCheck {
+  return function checkScopes (request) {
     const { body } = request
     const needed = layer.missingScopes === undefined ? undefined : Array.isArray(body) ? ofBatch(layer, body, request) : ofMessage(layer, body, request)
-    if (needed === undefined || needed.length === 0) return done()
+    if (needed === undefined || needed.length === 0) return undefined
     const { principal } = mcpOf(request)
     request.log.info({ principal: principal.id, scopes: needed }, 'refused a call that lacks a scope')
     // Who sent no token has none to be exchanged for a better one.
@@ -24,9 +25,9 @@ export function scopesHook ({ layer }: ProtocolServer, resource: ProtectedResour
       ? { status: 401, message: 'Unauthorized', scopes: needed }
       : insufficientScope(needed)
     const { status, message } = challenge
-    refuse(reply, refusal(status, message, {
+    return refusal(status, message, {
       code: codes.accessDenied, id: replyId(body), data: { scopes: needed }, headers: resource.challengeHeaders(challenge, request)
-    }))
+    })
   }
 }
 

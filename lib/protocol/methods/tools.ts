@@ -1,8 +1,9 @@
 // tools/list, tools/call
 
 import type { Params, Result } from '../../jsonrpc.js'
+import { isInputRequired } from '../../layer/ask.js'
 import type { ToolResult } from '../../layer/content.js'
-import { withRounds } from '../ask.js'
+import { moreRounds } from '../ask.js'
 import type { Call } from '../call.js'
 import { isCrash, toolFailure } from '../errors.js'
 import { argumentsOf, requiredString } from '../params.js'
@@ -15,9 +16,13 @@ export async function listTools (call: Call): Promise<Result> {
 export async function callTool (call: Call, params: Params): Promise<Result> {
   const name = requiredString(params, 'name')
   const args = argumentsOf(params)
+  const run = () => call.server.layer.callTool(name, args, call)
   let result: ToolResult
   try {
-    result = await withRounds(call, () => call.server.layer.callTool(name, args, call))
+    // Not withRounds(): another promise would cost every call.
+    call.openRounds()
+    const first = await run()
+    result = isInputRequired(first) ? await moreRounds(call, first, run) : first
   } catch (error) {
     if (isCrash(error) && !call.abandoned) call.log.error({ err: error, tool: name }, 'a tool failed')
     result = toolFailure(error, name, call.server.exposeErrors)
