@@ -20,7 +20,7 @@ import cloudgMcp, { createLayer } from '../../plugin.js'
 import type { CloudgMcpOptions } from '../../plugin.js'
 import { createKit, initialize, modern, modernHeaders, request } from '../kit.js'
 import type { Answer, Stream } from './client.js'
-import { eventually, handshake, listen, listenStream, openStream, parseEvents, post, postModern, postStream, refused, send, SSE_ONLY } from './client.js'
+import { eventually, handshake, listen, listenStream, openStream, parseEvents, post, postModern, postStream, raw, rawRequest, refused, send, serve, SSE_ONLY } from './client.js'
 
 const slow = modern('tools/call', { name: 'slow', arguments: { steps: 1 }, _meta: { progressToken: 1 } })
 const slowHeaders = modernHeaders('tools/call', 'slow')
@@ -179,6 +179,25 @@ t.test('hooks of the host see streams as streams, and may send something else, h
   await eventually(() => seen.length >= 7)
   t.same(seen.sort(), ['POST 200', 'POST 200', 'POST 200', 'POST 202', 'application/json', 'text/event-stream', 'text/event-stream'])
   for (const { app } of [direct, hooked]) t.equal((await app.inject({ method: 'POST', url: '/mcp', headers: { host: '127.0.0.1', 'content-type': 'application/json', accept: 'application/json', ...modernHeaders('tools/list') }, payload: modern('tools/list') })).json().result.tools.length, 28)
+})
+
+t.test('a long list goes out whole and in its turn, however many are asked for at once', async (t) => {
+  const app = await serve(t)
+  for (let n = 0; n < 20; n++) app.layer.tool(`tool_${n}`, { description: 'ü'.repeat(1000) }, () => 'ok')
+  const { messages: [expected] } = await postModern(app, 'tools/list')
+  t.equal(expected.result.tools.length, 28)
+  const lines = ['Content-Type: application/json', 'Accept: application/json', ...Object.entries(modernHeaders('tools/list')).map(([name, value]) => `${name}: ${value}`)]
+  const ids = Array.from({ length: 40 }, (_, at) => `${'i'.repeat(at)}`)
+  const text = await raw(t, app, Buffer.concat(ids.map((id, at) =>
+    rawRequest(app, [...lines, ...at === ids.length - 1 ? [] : ['Connection: keep-alive']], JSON.stringify(modern('tools/list', {}, id))))))
+  let rest = Buffer.from(text, 'latin1')
+  for (const id of ids) {
+    const head = rest.indexOf('\r\n\r\n') + 4
+    const length = Number(/content-length: (\d+)/i.exec(rest.toString('latin1', 0, head))?.[1])
+    t.same(JSON.parse(rest.toString('utf8', head, head + length)), { ...expected, id })
+    rest = rest.subarray(head + length)
+  }
+  t.equal(rest.length, 0)
 })
 
 t.test('SSE-12 what hooks and plugins of the host put on answers is on all of ours', async (t) => {
@@ -386,6 +405,7 @@ t.test('a deadline of the host does not cut streams', async (t) => {
 t.test('an HTTP/2 host', async (t) => {
   const app = Fastify({ http2: true })
   const { layer } = createKit()
+  for (let n = 0; n < 20; n++) layer.tool(`tool_${n}`, { description: 'x'.repeat(2000) }, () => 'ok')
   await app.register(cloudgMcp, { layer, auth: { tokens: ['s3cret::alice'] }, maxBodyBytes: 4096 })
   const warnings: Error[] = []
   const onWarning = (warning: Error): void => { warnings.push(warning) }
@@ -402,6 +422,9 @@ t.test('an HTTP/2 host', async (t) => {
   const told = await ask(slow, slowHeaders)
   t.equal(told.headers['content-type'], 'text/event-stream')
   t.equal(parseEvents(told.text).length, 2)
+  const list = await ask(modern('tools/list'), modernHeaders('tools/list'))
+  t.equal(JSON.parse(list.text).result.tools.length, 28)
+  t.equal(list.headers['content-length'], `${Buffer.byteLength(list.text)}`)
   for (const [headers, status, message] of [
     [{ ':authority': 'evil.example' }, 421, 'Invalid Host header'],
     [{ origin: 'https://evil.example' }, 403, 'Forbidden: invalid Origin'],
