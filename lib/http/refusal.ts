@@ -5,6 +5,7 @@ import { Readable } from 'node:stream'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import type { RequestId } from '../jsonrpc.js'
 import { codes, encode, failure, RpcError } from '../jsonrpc.js'
+import { SSE_HEADERS } from './stream.js'
 
 export interface Refusal {
   readonly status: number
@@ -118,6 +119,8 @@ const known = new Map<string, Refusal>([
 
 /** The scope's error handler. A foreign error (rate limit, pressure) keeps its status; its headers are on the reply already. */
 export function handleError (error: FastifyError | RefusalError, request: FastifyRequest, reply: FastifyReply): void {
+  // A stream was to be sent, and a hook of the host has refused it.
+  for (const [name, value] of Object.entries(SSE_HEADERS)) if (reply.getHeader(name) === value) void reply.removeHeader(name)
   const ours = error instanceof RefusalError ? error.refusal : known.get(error.code)
   if (ours !== undefined) {
     // Fastify closes a connection whose body did not parse. Where it has been read there is no need, and HTTP/2 knows no such header.

@@ -297,8 +297,9 @@ class Exchange implements Member, Lasting, SessionExchange, Waiter {
   }
 
   #onClose (): void {
-    // Over HTTP/2 a response counts as finished when its client resets it: what tells is that it was never ended.
-    if (this.#reply.raw.writableEnded) return
+    // Over HTTP/2 a response counts as finished when its client resets it: what tells is that it was never ended. One that has ended
+    // before its stream was somebody else's: a hook of the host has refused the stream.
+    if (this.#reply.raw.writableEnded && this.#stream?.over !== false) return
     this.#left = true
     clearTimeout(this.#timer)
     this.#stream?.destroy()

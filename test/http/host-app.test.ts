@@ -181,6 +181,25 @@ t.test('hooks of the host see streams as streams, and may send something else, h
   for (const { app } of [direct, hooked]) t.equal((await app.inject({ method: 'POST', url: '/mcp', headers: { host: '127.0.0.1', 'content-type': 'application/json', accept: 'application/json', ...modernHeaders('tools/list') }, payload: modern('tools/list') })).json().result.tools.length, 28)
 })
 
+t.test('a stream that a hook of the host refuses takes no place', async (t) => {
+  const app = Fastify()
+  app.addHook('onSend', async (request, _reply, payload) => {
+    if (request.headers['x-refuse'] !== undefined && payload instanceof Readable) throw Object.assign(new Error('no streams here'), { statusCode: 403 })
+    return payload
+  })
+  const { url } = await host(t, app, { maxStreams: 1 })
+  const session = await handshake({ url })
+  const refusing = { 'x-refuse': 'yes' }
+  for (let round = 0; round < 3; round++) {
+    const listening = post({ url }, modern('subscriptions/listen', { notifications: { toolsListChanged: true } }), { ...modernHeaders('subscriptions/listen'), ...refusing })
+    refused(t, await listening, 403, 'no streams here')
+    refused(t, await send(url, { method: 'GET', headers: { ...session.headers, ...SSE_ONLY, ...refusing } }), 403, 'no streams here')
+  }
+  const stream = await session.get()
+  t.equal(stream.status, 200)
+  stream.leave()
+})
+
 t.test('a long list goes out whole and in its turn, however many are asked for at once', async (t) => {
   const app = await serve(t)
   for (let n = 0; n < 20; n++) app.layer.tool(`tool_${n}`, { description: 'ü'.repeat(1000) }, () => 'ok')
