@@ -2,14 +2,14 @@
 // HTTP/2. What is still ours behind the last of them needs neither a pipe nor what Fastify keeps to watch one, which is as much as all the
 // rest of an idle stream.
 
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyBaseLogger, FastifyReply, FastifyRequest } from 'fastify'
 import type { OutgoingHttpHeaders } from 'node:http'
 import { ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
 
 export abstract class DirectBody extends Readable {
   /** Writes what it has to the response, whose head has been written; nobody reads it after that. */
-  abstract writeTo (response: ServerResponse): void
+  abstract writeTo (response: ServerResponse, log: FastifyBaseLogger): void
 }
 
 /** A short text and many bytes that others send, too: to put them together would take a copy of all. */
@@ -50,5 +50,5 @@ export function sendDirectly (_request: FastifyRequest, reply: FastifyReply, bod
     return
   }
   raw.writeHead(reply.statusCode, reply.getHeaders() as OutgoingHttpHeaders)
-  body.writeTo(raw)
+  body.writeTo(raw, reply.log)
 }

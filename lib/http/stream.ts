@@ -1,6 +1,7 @@
 // Server-sent events: frames, one stream, and the one timer that keeps all streams of an endpoint alive.
 // WHATWG HTML "Server-sent events"; one `data:` line a message, comments as keep-alive.
 
+import type { FastifyBaseLogger } from 'fastify'
 import type { ServerResponse } from 'node:http'
 import type { Readable } from 'node:stream'
 import { encode, oneLine } from '../jsonrpc.js'
@@ -39,6 +40,7 @@ export class EventStream {
   #letGo: (() => void) | undefined
   #fullSince: number | undefined
   #onClose: (() => void) | undefined
+  #log: FastifyBaseLogger | undefined
   destroyed = false
   /** Where it is on the wheel of the keep-alive. */
   slot = 0
@@ -98,7 +100,10 @@ export class EventStream {
     if (this.destroyed) return
     this.destroyed = true
     this.#sink.destroy()
-    if (!this.#finished) this.#close()
+    if (this.#finished) return
+    // As Fastify says it of streams that it pipes.
+    this.#log?.info('stream closed prematurely')
+    this.#close()
   }
 
   /** Calls back when it is over, after whatever ended it. */
@@ -121,10 +126,11 @@ export class EventStream {
   }
 
   /** Writes to the response itself from here on. */
-  attach (response: ServerResponse): void {
+  attach (response: ServerResponse, log: FastifyBaseLogger): void {
     const body = this.#sink as EventBody
     body.stream = undefined
     this.#sink = response
+    this.#log = log
     const leave = (): void => this.destroy()
     response.on('drain', () => this.hasRoom()).on('error', leave).on('close', leave)
     const queued = body.read() as Buffer | null
@@ -160,8 +166,8 @@ class EventBody extends DirectBody implements Sink {
     this.push(null)
   }
 
-  writeTo (response: ServerResponse): void {
-    this.stream!.attach(response)
+  writeTo (response: ServerResponse, log: FastifyBaseLogger): void {
+    this.stream!.attach(response, log)
   }
 
   override _read (): void {

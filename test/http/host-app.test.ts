@@ -20,7 +20,7 @@ import cloudgMcp, { createLayer } from '../../plugin.js'
 import type { CloudgMcpOptions } from '../../plugin.js'
 import { createKit, initialize, modern, modernHeaders, request } from '../kit.js'
 import type { Answer, Stream } from './client.js'
-import { eventually, handshake, listen, listenStream, openStream, parseEvents, post, postModern, postStream, raw, rawRequest, refused, send, serve, SSE_ONLY } from './client.js'
+import { captureLog, eventually, handshake, listen, listenStream, openStream, parseEvents, post, postModern, postStream, raw, rawRequest, refused, send, serve, SSE_ONLY } from './client.js'
 
 const slow = modern('tools/call', { name: 'slow', arguments: { steps: 1 }, _meta: { progressToken: 1 } })
 const slowHeaders = modernHeaders('tools/call', 'slow')
@@ -198,6 +198,23 @@ t.test('a stream that a hook of the host refuses takes no place', async (t) => {
   const stream = await session.get()
   t.equal(stream.status, 200)
   stream.leave()
+})
+
+t.test('the log of the host says whose client has left, once, and nothing of those that were told', async (t) => {
+  const log = captureLog()
+  const said = (): number => log.of('info').filter((line) => line === 'stream closed prematurely').length
+  const { app, url } = await host(t, Fastify({ loggerInstance: log.logger }))
+  const session = await handshake({ url })
+  const told = await post({ url }, slow, slowHeaders)
+  t.equal(told.messages.length, 2)
+  const streams = [await session.get(), await listenStream({ url }, { toolsListChanged: true })]
+  t.equal(said(), 0)
+  for (const stream of streams) stream.leave()
+  await eventually(() => said() === 2)
+  const last = await listenStream({ url }, { toolsListChanged: true })
+  await app.close()
+  await last.ended
+  t.equal(said(), 2)
 })
 
 t.test('a long list goes out whole and in its turn, however many are asked for at once', async (t) => {
