@@ -127,6 +127,10 @@ export class EventStream {
 
   /** Writes to the response itself from here on. */
   attach (response: ServerResponse, log: FastifyBaseLogger): void {
+    if (this.destroyed) {
+      response.destroy()
+      return
+    }
     const body = this.#sink as EventBody
     body.stream = undefined
     this.#sink = response

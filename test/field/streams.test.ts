@@ -3,6 +3,7 @@
 
 import compress from '@fastify/compress'
 import cors from '@fastify/cors'
+import Fastify from 'fastify'
 import type { FastifyInstance } from 'fastify'
 import { once } from 'node:events'
 import { Agent } from 'node:http'
@@ -14,6 +15,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
 import type { Test } from 'tap'
 import { z } from 'zod'
+import { sendDirectly } from '../../lib/http/direct.js'
 import { EventStream, KeepAlive } from '../../lib/http/stream.js'
 import { createLayer } from '../../lib/layer/index.js'
 import { createKit, initialize, INITIALIZED, modern, modernHeaders, request } from '../kit.js'
@@ -151,6 +153,26 @@ t.test('SSE-02 the silence is never longer than the interval', async (t) => {
     t.ok(comments >= 2 && comments <= 5, `${comments} comments`)
     stream.destroy()
   }
+  t.equal(keepAlive.size, 0)
+})
+
+t.test('a stream that is over before it is sent leaves no client waiting', async (t) => {
+  const keepAlive = new KeepAlive(15_000)
+  const app = Fastify()
+  app.get('/destroyed', { onSend: sendDirectly }, (_request, reply) => {
+    const stream = new EventStream(keepAlive)
+    stream.destroy()
+    void reply.send(stream.body)
+  })
+  app.get('/finished', { onSend: sendDirectly }, (_request, reply) => {
+    const stream = new EventStream(keepAlive)
+    stream.finish('data: last\n\n')
+    void reply.send(stream.body)
+  })
+  t.teardown(() => app.close())
+  const origin = await app.listen({ host: '127.0.0.1', port: 0 })
+  await t.rejects(fetch(`${origin}/destroyed`))
+  t.equal(await (await fetch(`${origin}/finished`)).text(), ': open\n\ndata: last\n\n')
   t.equal(keepAlive.size, 0)
 })
 
