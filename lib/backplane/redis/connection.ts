@@ -41,6 +41,7 @@ export class Connection {
   #commands: Client | undefined
   #subscriber: Client | undefined
   #pending = 0
+  #corked = false
   #onIdle: (() => void) | undefined
   #away = false
   #restoring = false
@@ -87,15 +88,12 @@ export class Connection {
   }
 
   /** @throws BackplaneUnavailableError */
-  async run (script: Script, key: string, ...args: (string | number)[]): Promise<any> {
-    return this.#send(async (client) => client.evalsha(script.sha, 1, key, ...args).catch(async (error: unknown) => {
-      if (!(error instanceof Error) || !error.message.startsWith('NOSCRIPT')) throw error
-      return client.eval(script.text, 1, key, ...args)
-    }))
+  run (script: Script, key: string, ...args: (string | number)[]): Promise<any> {
+    return this.#send((client) => client.evalsha(script.sha, 1, key, ...args), (client) => client.eval(script.text, 1, key, ...args))
   }
 
   /** @throws BackplaneUnavailableError */
-  async call<T> (work: (client: Client) => Promise<T>): Promise<T> {
+  call<T> (work: (client: Client) => Promise<T>): Promise<T> {
     return this.#send(work)
   }
 
@@ -123,18 +121,39 @@ export class Connection {
     if (subscriber !== undefined && !isCluster(subscriber)) await subscriber.ping()
   }
 
-  async #send<T> (work: (client: Client) => Promise<T>): Promise<T> {
+  // Not async: every call of a session waits for it.
+  /** @param withText where Redis does not know the script */
+  #send<T> (work: (client: Client) => Promise<T>, withText?: (client: Client) => Promise<T>): Promise<T> {
     const client = this.#commands
-    if (client === undefined) throw new BackplaneUnavailableError('not started')
+    if (client === undefined) return Promise.reject(new BackplaneUnavailableError('not started'))
     this.#pending++
-    try {
-      return await work(client)
-    } catch (error) {
+    this.#writeAtOnce(client)
+    return work(client).then((answer) => {
+      this.#settled()
+      return answer
+    }, (error: unknown) => {
+      this.#settled()
+      if (withText !== undefined && error instanceof Error && error.message.startsWith('NOSCRIPT')) return this.#send(withText)
       if (error instanceof Error && error.name === 'ReplyError' && !AWAY.test(error.message)) throw error
       throw new BackplaneUnavailableError(error instanceof Error ? error.message : String(error))
-    } finally {
-      if (--this.#pending === 0) this.#onIdle?.()
-    }
+    })
+  }
+
+  #settled (): void {
+    if (--this.#pending === 0) this.#onIdle?.()
+  }
+
+  /** What is asked in one turn of the event loop goes out in one piece: a write costs more than a command. */
+  #writeAtOnce (client: Client): void {
+    if (isCluster(client) || this.#corked) return
+    const { stream } = client as Partial<Redis>
+    if (stream === undefined) return
+    this.#corked = true
+    stream.cork()
+    setImmediate(() => {
+      this.#corked = false
+      stream.uncork()
+    })
   }
 
   /** Both connections are there, for the first time or again. */
