@@ -44,11 +44,13 @@ export function sendDirectly (_request: FastifyRequest, reply: FastifyReply, bod
     done(null, body)
     return
   }
-  reply.hijack()
   if (raw.destroyed) {
     body.destroy()
+    reply.hijack()
     return
   }
+  // A header that cannot be sent is an error while the answer is still Fastify's.
   raw.writeHead(reply.statusCode, reply.getHeaders() as OutgoingHttpHeaders)
+  reply.hijack()
   body.writeTo(raw, reply.log)
 }

@@ -200,6 +200,30 @@ t.test('a stream that a hook of the host refuses takes no place', async (t) => {
   stream.leave()
 })
 
+t.test('a header of the host that cannot be sent is an error of that answer, whatever is answered', async (t) => {
+  const app = Fastify()
+  app.addHook('onSend', async (request, reply, payload) => {
+    if (request.headers['x-break'] !== undefined && !reply.hasHeader('x-tried')) void reply.header('x-tried', 'yes').header('x-broken', 'a\nb')
+    else void reply.removeHeader('x-broken')
+    return payload
+  })
+  const { url, layer } = await host(t, app, { maxStreams: 1 })
+  for (let n = 0; n < 20; n++) layer.tool(`tool_${n}`, { description: 'x'.repeat(2000) }, () => 'ok')
+  const breaking = { 'x-break': 'yes' }
+  const session = await handshake({ url })
+  for (let round = 0; round < 2; round++) {
+    for (const answer of [
+      await postModern({ url }, 'tools/call', { name: 'echo', arguments: { text: 'x' } }, breaking),
+      await postModern({ url }, 'tools/list', {}, breaking),
+      await post({ url }, modern('subscriptions/listen', { notifications: { toolsListChanged: true } }), { ...modernHeaders('subscriptions/listen'), ...breaking }),
+      await send(url, { method: 'GET', headers: { ...session.headers, ...SSE_ONLY, ...breaking } })
+    ]) refused(t, answer, 500, { code: -32603, message: 'Internal error' })
+  }
+  const stream = await session.get()
+  t.equal(stream.status, 200)
+  stream.leave()
+})
+
 t.test('the log of the host says whose client has left, once, and nothing of those that were told', async (t) => {
   const log = captureLog()
   const said = (): number => log.of('info').filter((line) => line === 'stream closed prematurely').length

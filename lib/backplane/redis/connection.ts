@@ -121,8 +121,10 @@ export class Connection {
     if (subscriber !== undefined && !isCluster(subscriber)) await subscriber.ping()
   }
 
-  // Not async: every call of a session waits for it.
-  /** @param withText where Redis does not know the script */
+  /**
+   * Not async: every call of a session waits for it.
+   * @param withText where Redis does not know the script
+   */
   #send<T> (work: (client: Client) => Promise<T>, withText?: (client: Client) => Promise<T>): Promise<T> {
     const client = this.#commands
     if (client === undefined) return Promise.reject(new BackplaneUnavailableError('not started'))
