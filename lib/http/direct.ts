@@ -1,11 +1,14 @@
 // Bodies that are written to the response itself. Hooks of the host see an ordinary stream, which they may read and replace, and so does
 // HTTP/2. What is still ours behind the last of them needs neither a pipe nor what Fastify keeps to watch one, which is as much as all the
-// rest of an idle stream.
+// rest of an idle stream. So is a long text: joined to the head of its response, as Node does, all of it would be copied once more.
 
 import type { FastifyBaseLogger, FastifyReply, FastifyRequest } from 'fastify'
 import type { OutgoingHttpHeaders } from 'node:http'
 import { ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
+
+// Characters from which on a copy costs more than a part more.
+const LONG = 16 * 1024
 
 export abstract class DirectBody extends Readable {
   /** Writes what it has to the response, whose head has been written; nobody reads it after that. */
@@ -40,17 +43,32 @@ export class TwoPartBody extends DirectBody {
 /** The last of all onSend hooks: one of the route, whenever the host adds its own. */
 export function sendDirectly (_request: FastifyRequest, reply: FastifyReply, body: unknown, done: (error: null, body: unknown) => void): void {
   const { raw } = reply
-  if (!(body instanceof DirectBody) || !(raw instanceof ServerResponse)) {
+  if (!(raw instanceof ServerResponse)) {
     done(null, body)
-    return
+  } else if (body instanceof DirectBody) {
+    if (takeOver(reply, raw)) body.writeTo(raw, reply.log)
+    else body.destroy()
+  } else if (typeof body === 'string' && body.length >= LONG) {
+    sendText(reply, raw, body)
+  } else {
+    done(null, body)
   }
-  if (raw.destroyed) {
-    body.destroy()
-    reply.hijack()
-    return
-  }
+}
+
+function sendText (reply: FastifyReply, response: ServerResponse, text: string): void {
+  const size = Buffer.byteLength(text)
+  if (!takeOver(reply.header('content-length', size), response)) return
+  response.cork()
+  response.flushHeaders()
+  // As many bytes as characters: it is ASCII, which is quicker to write as Latin-1.
+  response.end(text, size === text.length ? 'latin1' : 'utf8')
+}
+
+/** Writes the head of a response and takes it from Fastify; `false` where its client has gone. */
+function takeOver (reply: FastifyReply, response: ServerResponse): boolean {
+  const there = !response.destroyed
   // A header that cannot be sent is an error while the answer is still Fastify's.
-  raw.writeHead(reply.statusCode, reply.getHeaders() as OutgoingHttpHeaders)
+  if (there) response.writeHead(reply.statusCode, reply.getHeaders() as OutgoingHttpHeaders)
   reply.hijack()
-  body.writeTo(raw, reply.log)
+  return there
 }

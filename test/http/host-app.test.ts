@@ -214,6 +214,7 @@ t.test('a header of the host that cannot be sent is an error of that answer, wha
   for (let round = 0; round < 2; round++) {
     for (const answer of [
       await postModern({ url }, 'tools/call', { name: 'echo', arguments: { text: 'x' } }, breaking),
+      await postModern({ url }, 'tools/call', { name: 'echo', arguments: { text: 'x'.repeat(20_000) } }, breaking),
       await postModern({ url }, 'tools/list', {}, breaking),
       await post({ url }, modern('subscriptions/listen', { notifications: { toolsListChanged: true } }), { ...modernHeaders('subscriptions/listen'), ...breaking }),
       await send(url, { method: 'GET', headers: { ...session.headers, ...SSE_ONLY, ...breaking } })
@@ -241,23 +242,48 @@ t.test('the log of the host says whose client has left, once, and nothing of tho
   t.equal(said(), 2)
 })
 
-t.test('a long list goes out whole and in its turn, however many are asked for at once', async (t) => {
+t.test('what is long goes out whole and in its turn, however much is asked for at once', async (t) => {
   const app = await serve(t)
   for (let n = 0; n < 20; n++) app.layer.tool(`tool_${n}`, { description: 'ü'.repeat(1000) }, () => 'ok')
-  const { messages: [expected] } = await postModern(app, 'tools/list')
-  t.equal(expected.result.tools.length, 28)
-  const lines = ['Content-Type: application/json', 'Accept: application/json', ...Object.entries(modernHeaders('tools/list')).map(([name, value]) => `${name}: ${value}`)]
-  const ids = Array.from({ length: 40 }, (_, at) => `${'i'.repeat(at)}`)
-  const text = await raw(t, app, Buffer.concat(ids.map((id, at) =>
-    rawRequest(app, [...lines, ...at === ids.length - 1 ? [] : ['Connection: keep-alive']], JSON.stringify(modern('tools/list', {}, id))))))
+  const asked = [
+    modern('tools/list', {}),
+    ...['x'.repeat(40_000), 'é'.repeat(40_000), '漢'.repeat(40_000), '😀'.repeat(10_000)].map((text) => modern('tools/call', { name: 'echo', arguments: { text } }))
+  ]
+  const headersOf = ({ method, params }: any): Record<string, string> => ({ 'content-type': 'application/json', accept: 'application/json', ...modernHeaders(method, params.name) })
+  const expected = await Promise.all(asked.map(async (message) => (await post(app, message, headersOf(message))).messages[0]))
+  t.equal(expected[0].result.tools.length, 28)
+  t.same(expected.slice(1).map(({ result }) => result.structuredContent), asked.slice(1).map(({ params }) => params?.arguments))
+  const rounds = Array.from({ length: 40 }, (_, at) => ({ id: 'i'.repeat(at), which: at % asked.length }))
+  const text = await raw(t, app, Buffer.concat(rounds.map(({ id, which }, at) => {
+    const message = { ...asked[which], id }
+    const lines = Object.entries(headersOf(message)).map(([name, value]) => `${name}: ${value}`)
+    return rawRequest(app, [...lines, ...at === rounds.length - 1 ? [] : ['Connection: keep-alive']], JSON.stringify(message))
+  })))
   let rest = Buffer.from(text, 'latin1')
-  for (const id of ids) {
+  for (const { id, which } of rounds) {
     const head = rest.indexOf('\r\n\r\n') + 4
     const length = Number(/content-length: (\d+)/i.exec(rest.toString('latin1', 0, head))?.[1])
-    t.same(JSON.parse(rest.toString('utf8', head, head + length)), { ...expected, id })
+    const { result: { _meta: { 'cloudg/duration_ms': duration, ...meta }, ...result }, ...answer } = JSON.parse(rest.toString('utf8', head, head + length))
+    const { result: { _meta: { 'cloudg/duration_ms': other, ...expectedMeta }, ...expectedResult } } = expected[which]
+    t.same({ ...answer, meta, result }, { jsonrpc: '2.0', id, meta: expectedMeta, result: expectedResult })
     rest = rest.subarray(head + length)
   }
   t.equal(rest.length, 0)
+})
+
+t.test('a hook of the host sees a long answer as the text that it is, and may change it', async (t) => {
+  const app = Fastify()
+  const seen: unknown[] = []
+  app.addHook('onSend', async (request, _reply, payload) => {
+    if (request.headers['x-change'] === undefined) return payload
+    seen.push(payload)
+    return (payload as string).replaceAll('é', 'ü')
+  })
+  const { url } = await host(t, app)
+  const text = 'é'.repeat(20_000)
+  const answer = await postModern({ url }, 'tools/call', { name: 'echo', arguments: { text } }, { 'x-change': 'yes' })
+  t.equal(answer.messages[0].result.structuredContent.text, text.replaceAll('é', 'ü'))
+  t.equal(Number(answer.headers['content-length']), Buffer.byteLength(seen[0] as string))
 })
 
 t.test('SSE-12 what hooks and plugins of the host put on answers is on all of ours', async (t) => {
