@@ -40,6 +40,12 @@ function modern (name: string, file: string, method: string, tool: string | unde
   return { name, file, ...more, job: { path: '/mcp', headers: { ...modernHeaders(method, tool), ...(ours && auth) }, body, expect } }
 }
 
+/** A request of the handshake era to a server without sessions. */
+function handshake (name: string, file: string, body: string, expect: string, env: Record<string, string> = {}): Target {
+  const headers = { accept: BOTH, 'mcp-protocol-version': '2025-06-18', ...(file === OURS && auth) }
+  return { name, file, env: { STATELESS: '1', JSON: '1', ...env }, job: { path: '/mcp', headers, body, expect } }
+}
+
 /** Opens sessions as a client does: initialize, then initialized. */
 export async function openSession (port: number, headers: Record<string, string>): Promise<string> {
   const post = async (body: object, session?: string): Promise<Response> => {
@@ -75,9 +81,7 @@ const token = { progressToken: 'p' }
 
 /** The other servers on npm, without sessions: every one as its documentation has it, JSON replies where it can. */
 function statelessPeers (method: string, params: object, expect: string, env: Record<string, string> = {}): Target[] {
-  const legacy = (name: string, file: string): Target => ({
-    name, file, peer: true, env: { STATELESS: '1', JSON: '1', ...env }, job: { path: '/mcp', headers: { accept: BOTH, 'mcp-protocol-version': '2025-06-18' }, body: message(method, params), expect }
-  })
+  const legacy = (name: string, file: string): Target => ({ ...handshake(name, file, message(method, params), expect, env), peer: true })
   const tool = (params as { name?: string }).name
   const inEnvelope = message(method, { ...params, _meta: { ...(params as { _meta?: object })._meta, ...META } })
   return [
@@ -110,6 +114,7 @@ export const workloads: Workload[] = [
       bare('/echo', call('echo', text), '"hello"'),
       modern('cloudg-mcp', OURS, 'tools/call', 'echo', call('echo', text, META), '"hello"'),
       modern('cloudg-mcp, SSE reply', OURS, 'tools/call', 'echo', call('echo', text, META), '"hello"', sse),
+      handshake('cloudg-mcp, 2025 without a session', OURS, call('echo', text), '"hello"'),
       ...statelessPeers('tools/call', { name: 'echo', arguments: text }, '"hello"')
     ]
   },

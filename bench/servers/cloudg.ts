@@ -11,6 +11,7 @@ await app.register(cloudgMcp, {
   serverInfo: { name: 'bench', version: '1.0.0' },
   auth: { tokens: [`${TOKEN}:bench:bench`] },
   responseMode: process.env.RESPONSE_MODE === 'sse' ? 'sse' : 'auto',
+  stateless: process.env.STATELESS === '1',
   maxSessions: 20_000,
   maxSessionsPerPrincipal: 20_000,
   maxStreams: 20_000

@@ -137,9 +137,14 @@ export class EventStream {
     this.#log = log
     const leave = (): void => this.destroy()
     response.on('drain', () => this.hasRoom()).on('error', leave).on('close', leave)
-    const queued = body.read() as Buffer | null
-    if (queued !== null) response.write(queued)
+    response.cork()
+    // Joined to the first text, the head would keep all the pieces that Node made it of for as long as the stream lasts.
+    response.flushHeaders()
+    const queued = body.unsent()
+    // Whoever waited for a reader waits on for the socket at most.
+    if (queued === null || response.write(queued)) this.hasRoom()
     if (this.#finished) response.end()
+    else response.uncork()
   }
 
   /** One promise for all who wait: they may be as many as messages were dropped. */
@@ -153,21 +158,33 @@ export class EventStream {
 class EventBody extends DirectBody implements Sink {
   /** Nothing once it writes to the response itself. */
   stream: EventStream | undefined
+  /** What came before anybody read. */
+  #queued = ''
+  #read = false
+  #ended = false
 
   constructor (stream: EventStream) {
     super({ highWaterMark: HIGH_WATER })
     this.stream = stream
   }
 
-  get writableLength (): number { return this.readableLength }
+  get writableLength (): number { return this.#queued.length + this.readableLength }
 
   write (text: string): boolean {
-    return this.push(text)
+    if (this.#read) return this.push(text)
+    this.#queued += text
+    return this.#queued.length < HIGH_WATER
   }
 
   end (last: string): void {
-    if (last !== '') this.push(last)
-    this.push(null)
+    if (last !== '') this.write(last)
+    this.#ended = true
+    if (this.#read) this.push(null)
+  }
+
+  /** What is yet to be sent: a hook of the host may have begun to read. */
+  unsent (): string | Buffer | null {
+    return this.#read ? this.read() as Buffer | null : this.#queued
   }
 
   writeTo (response: ServerResponse, log: FastifyBaseLogger): void {
@@ -175,7 +192,14 @@ class EventBody extends DirectBody implements Sink {
   }
 
   override _read (): void {
-    this.stream?.hasRoom()
+    if (this.#read) {
+      this.stream?.hasRoom()
+      return
+    }
+    this.#read = true
+    this.push(this.#queued)
+    this.#queued = ''
+    if (this.#ended) this.push(null)
   }
 
   override _destroy (error: Error | null, done: (error?: Error | null) => void): void {

@@ -181,6 +181,45 @@ t.test('hooks of the host see streams as streams, and may send something else, h
   for (const { app } of [direct, hooked]) t.equal((await app.inject({ method: 'POST', url: '/mcp', headers: { host: '127.0.0.1', 'content-type': 'application/json', accept: 'application/json', ...modernHeaders('tools/list') }, payload: modern('tools/list') })).json().result.tools.length, 28)
 })
 
+t.test('a hook of the host may look at a stream before it lets it go', async (t) => {
+  const app = Fastify()
+  app.addHook('onSend', async (request, _reply, payload) => {
+    if (payload instanceof Readable && request.headers['x-look'] !== undefined) await once(payload, 'readable')
+    return payload
+  })
+  const { url, layer } = await host(t, app)
+  const answer = await post({ url }, slow, { ...slowHeaders, 'x-look': 'yes' })
+  t.same(answer.messages.map(({ method, id }) => method ?? id), ['notifications/progress', 1])
+  const listening = await listenStream({ url }, { toolsListChanged: true }, 'L', { 'x-look': 'yes' })
+  t.equal((await listening.next()).method, 'notifications/subscriptions/acknowledged')
+  layer.notifyChanged('tools')
+  t.equal((await listening.next()).method, 'notifications/tools/list_changed')
+  listening.leave()
+})
+
+t.test('whoever waits for room in a stream that the host holds up goes on once it is let go', async (t) => {
+  // As large as that of the Nodes to come: what has waited fits in at once, and no 'drain' follows.
+  const app = Fastify({ http: { highWaterMark: 1024 * 1024 } })
+  let letGo = (): void => {}
+  const told = new Promise<void>((resolve) => { letGo = resolve })
+  app.addHook('onSend', async (_request, _reply, payload) => {
+    if (payload instanceof Readable) await told
+    return payload
+  })
+  const { url, layer } = await host(t, app)
+  layer.tool('tells', {}, async (_args, ctx) => {
+    await new Promise(setImmediate)
+    await ctx.progress(1, 3, 'x'.repeat(20_000))
+    await new Promise(setImmediate)
+    const second = ctx.progress(2, 3, 'x'.repeat(20_000))
+    letGo()
+    await second
+    return 'done'
+  })
+  const { messages } = await post({ url }, modern('tools/call', { name: 'tells', arguments: {}, _meta: { progressToken: 1 } }), modernHeaders('tools/call', 'tells'))
+  t.same(messages.map(({ params, id }) => params?.progress ?? id), [1, 2, 1])
+})
+
 t.test('a stream that a hook of the host refuses takes no place', async (t) => {
   const app = Fastify()
   app.addHook('onSend', async (request, _reply, payload) => {
