@@ -14,7 +14,7 @@ import { checked } from './lib/http/checks/message.js'
 import { checkNegotiate } from './lib/http/checks/negotiate.js'
 import { scopesCheck } from './lib/http/checks/scopes.js'
 import { Tarpit } from './lib/http/checks/tarpit.js'
-import { sendDirectly } from './lib/http/direct.js'
+import { useDirect } from './lib/http/direct.js'
 import { createEndpoint } from './lib/http/endpoint.js'
 import { LegacySse } from './lib/http/legacy-sse.js'
 import { ProtectedResource } from './lib/http/oauth.js'
@@ -51,6 +51,7 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
     decorateRequests(scope)
     scope.setErrorHandler(handleError)
     useBodyParser(scope, options.maxBodyBytes)
+    useDirect(scope)
 
     // The order in which a request is checked. The first check that fails answers.
     if (legacy) scope.addHook('onRequest', legacy.takeId)
@@ -75,7 +76,7 @@ const plugin: FastifyPluginAsync<CloudgMcpOptions> = async function cloudgMcp (a
 
     // Set only where the host has a deadline: Fastify arms a timer and an AbortController per request for it.
     const untimed = (app.initialConfig as { handlerTimeout?: number }).handlerTimeout ? { handlerTimeout: NO_TIMEOUT } : {}
-    const route = { ...untimed, exposeHeadRoute: false, schema: { hide: true } as object, config: { mcp: true }, onSend: sendDirectly }
+    const route = { ...untimed, exposeHeadRoute: false, schema: { hide: true } as object, config: { mcp: true } }
     await scope.register(async function preflightScope (inner) {
       inner.options('/', route, refuseMethod)
     }, { prefix: options.path })

@@ -2,7 +2,7 @@
 // HTTP/2. What is still ours behind the last of them needs neither a pipe nor what Fastify keeps to watch one, which is as much as all the
 // rest of an idle stream. So is a long text: joined to the head of its response, as Node does, all of it would be copied once more.
 
-import type { FastifyBaseLogger, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyBaseLogger, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { OutgoingHttpHeaders } from 'node:http'
 import { ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
@@ -11,6 +11,9 @@ import { Readable } from 'node:stream'
 const LONG = 16 * 1024
 
 export abstract class DirectBody extends Readable {
+  /** A hook of the host listens to it, to its data or to its end. */
+  get isHeard (): boolean { return this.readableFlowing !== null || this.eventNames().length > 0 }
+
   /** Writes what it has to the response, whose head has been written; nobody reads it after that. */
   abstract writeTo (response: ServerResponse, log: FastifyBaseLogger): void
 }
@@ -40,12 +43,18 @@ export class TwoPartBody extends DirectBody {
   }
 }
 
-/** The last of all onSend hooks: one of the route, whenever the host adds its own. */
+/** The last onSend hook of the plugin's routes: what plugins of the host add to a route in their onRoute hooks comes before it. */
+export function useDirect (scope: FastifyInstance): void {
+  scope.addHook('onRoute', (route) => {
+    if (route.config?.mcp === true) route.onSend = [...[route.onSend ?? []].flat().filter((hook) => hook !== sendDirectly), sendDirectly]
+  })
+}
+
 export function sendDirectly (_request: FastifyRequest, reply: FastifyReply, body: unknown, done: (error: null, body: unknown) => void): void {
   const { raw } = reply
-  if (!(raw instanceof ServerResponse)) {
+  if (!(raw instanceof ServerResponse) || isBodiless(raw.statusCode)) {
     done(null, body)
-  } else if (body instanceof DirectBody) {
+  } else if (body instanceof DirectBody && !body.isHeard) {
     if (takeOver(reply, raw)) body.writeTo(raw, reply.log)
     else body.destroy()
   } else if (typeof body === 'string' && body.length >= LONG) {
@@ -55,10 +64,16 @@ export function sendDirectly (_request: FastifyRequest, reply: FastifyReply, bod
   }
 }
 
+/** A status whose responses have no body, whatever there is to send (RFC 9110 6.4.1): Fastify knows what to leave out. */
+function isBodiless (status: number): boolean {
+  return status < 200 || status === 204 || status === 304
+}
+
 function sendText (reply: FastifyReply, response: ServerResponse, text: string): void {
   const size = Buffer.byteLength(text)
   if (!takeOver(reply.header('content-length', size), response)) return
-  response.cork()
+  // Not the response: a corked one holds its text back, and may end before it.
+  response.socket?.cork()
   response.flushHeaders()
   // As many bytes as characters: it is ASCII, which is quicker to write as Latin-1.
   response.end(text, size === text.length ? 'latin1' : 'utf8')

@@ -26,6 +26,8 @@ export function frame (message: object): string {
 /** What a stream writes to: the response, or what is read in its place. */
 interface Sink {
   readonly writableLength: number
+  /** From here on there is no room until it has been read. */
+  readonly writableHighWaterMark: number
   write (text: string): boolean
   end (last: string): unknown
   destroy (): unknown
@@ -73,7 +75,8 @@ export class EventStream {
   /** Sends text that is framed already. */
   write (text: string): void | Promise<void> {
     if (this.over) return undefined
-    if (this.#sink.writableLength > MAX_QUEUED) {
+    // Never less than what the host lets wait: only behind that it is told when there is room again.
+    if (this.#sink.writableLength > Math.max(MAX_QUEUED, this.#sink.writableHighWaterMark)) {
       this.onOverflow?.()
       return this.over ? undefined : this.#room()
     }
@@ -137,14 +140,16 @@ export class EventStream {
     this.#log = log
     const leave = (): void => this.destroy()
     response.on('drain', () => this.hasRoom()).on('error', leave).on('close', leave)
-    response.cork()
+    // Not the response: a corked one may end before what it holds back, and forgets that somebody waits for room.
+    const { socket } = response
+    socket?.cork()
     // Joined to the first text, the head would keep all the pieces that Node made it of for as long as the stream lasts.
     response.flushHeaders()
     const queued = body.unsent()
     // Whoever waited for a reader waits on for the socket at most.
     if (queued === null || response.write(queued)) this.hasRoom()
     if (this.#finished) response.end()
-    else response.uncork()
+    else socket?.uncork()
   }
 
   /** One promise for all who wait: they may be as many as messages were dropped. */
@@ -169,6 +174,7 @@ class EventBody extends DirectBody implements Sink {
   }
 
   get writableLength (): number { return this.#queued.length + this.readableLength }
+  get writableHighWaterMark (): number { return this.readableHighWaterMark }
 
   write (text: string): boolean {
     if (this.#read) return this.push(text)

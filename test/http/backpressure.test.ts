@@ -20,10 +20,10 @@ const CHUNK = 64 * 1024
 const PRODUCED = 60 * MB
 
 /** A kit whose tool `produce` is the test. */
-async function serveProducer (t: Test, produce: (ctx: Context) => Promise<unknown>): Promise<Served> {
+async function serveProducer (t: Test, produce: (ctx: Context) => Promise<unknown>, host: Parameters<typeof serve>[2] = {}): Promise<Served> {
   const { layer } = createKit()
   layer.tool('produce', {}, (_args, ctx) => produce(ctx))
-  return serve(t, { layer })
+  return serve(t, { layer }, host)
 }
 
 function produceRequest (target: Target): Buffer {
@@ -95,6 +95,24 @@ t.test('progress waits for a reader that has stopped, and goes on with it', asyn
 
   const { count, end } = await readOn(socket, '"method":"notifications/progress"')
   t.equal(produced, total)
+  t.equal(count, total, 'nothing was dropped')
+  t.match(end, `"structuredContent":{"produced":${total}}`)
+})
+
+t.test('progress waits no longer than for the reader where the host lets more wait than we do', async (t) => {
+  const total = PRODUCED / CHUNK
+  let produced = 0
+  const app = await serveProducer(t, async (ctx) => {
+    for (let at = 1; at <= total; at++) {
+      await ctx.progress(at, total, 'x'.repeat(CHUNK))
+      produced = at
+    }
+    return { produced }
+  }, { http: { highWaterMark: 4 * MB } })
+  const socket = await stalled(t, app)
+  await eventually(() => produced > 0)
+  t.ok(await settled(() => produced) < total, 'the producer waits')
+  const { count, end } = await readOn(socket, '"method":"notifications/progress"')
   t.equal(count, total, 'nothing was dropped')
   t.match(end, `"structuredContent":{"produced":${total}}`)
 })

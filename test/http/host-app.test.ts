@@ -3,6 +3,7 @@
 
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
+import { Agent } from 'node:http'
 import { connect as connectHttp2 } from 'node:http2'
 import type { ClientHttp2Session, ClientHttp2Stream, IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2'
 import { createRequire } from 'node:module'
@@ -14,7 +15,7 @@ import cors from '@fastify/cors'
 import helmet from '@fastify/helmet'
 import rateLimit from '@fastify/rate-limit'
 import Fastify from 'fastify'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply } from 'fastify'
 import t, { type Test } from 'tap'
 import cloudgMcp, { createLayer } from '../../plugin.js'
 import type { CloudgMcpOptions } from '../../plugin.js'
@@ -39,6 +40,20 @@ async function serves (t: Test, url: string): Promise<void> {
   const answer = await postModern({ url }, 'tools/call', { name: 'echo', arguments: { text: 'x' } })
   t.equal(answer.status, 200)
   t.same(answer.messages[0].result.structuredContent, { text: 'x' }, `${url} is served`)
+}
+
+const tells = modern('tools/call', { name: 'tells', _meta: { progressToken: 1 } })
+const tellsHeaders = modernHeaders('tools/call', 'tells')
+
+/** A tool whose call, `tells`, is a stream, and a list that is long. */
+function addLong (layer: Hosted['layer']): void {
+  for (let n = 0; n < 20; n++) layer.tool(`tool_${n}`, { description: 'x'.repeat(2000) }, () => 'ok')
+  layer.tool('tells', {}, async (_args, ctx) => {
+    await new Promise(setImmediate)
+    await ctx.progress(1, 2)
+    for (let turn = 0; turn < 3; turn++) await new Promise(setImmediate)
+    return 'done'
+  })
 }
 
 /** One answer of every way in which the plugin answers. */
@@ -197,6 +212,131 @@ t.test('a hook of the host may look at a stream before it lets it go', async (t)
   listening.leave()
 })
 
+t.test('what plugins of the host add to every route holds for what is long and for streams', async (t) => {
+  const app = Fastify()
+  await app.register(compress, { global: true, threshold: 0 })
+  app.addHook('onRoute', (route) => {
+    const mark = async (_request: unknown, reply: FastifyReply, payload: unknown): Promise<unknown> => {
+      void reply.header('x-route', 'yes')
+      return payload
+    }
+    route.onSend = [...[route.onSend ?? []].flat(), mark]
+  })
+  const { url, layer } = await host(t, app)
+  addLong(layer)
+  const ask = async (message: object, headers: Record<string, string>): Promise<Response> => fetch(url, {
+    method: 'POST', body: JSON.stringify(message), headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream', 'accept-encoding': 'gzip', ...headers }
+  })
+  const text = 'é'.repeat(30_000)
+  const long = await ask(modern('tools/call', { name: 'echo', arguments: { text } }), { ...modernHeaders('tools/call', 'echo'), accept: 'application/json' })
+  t.equal((await long.json() as any).result.structuredContent.text, text)
+  const list = await ask(modern('tools/list'), modernHeaders('tools/list'))
+  t.equal((await list.json() as any).result.tools.length, 29)
+  const stream = await ask(tells, tellsHeaders)
+  t.equal(parseEvents(await stream.text()).length, 2)
+  for (const { headers } of [long, list]) t.same([headers.get('content-encoding'), headers.get('vary')], ['gzip', 'accept-encoding'])
+  t.equal(stream.headers.get('content-encoding'), null)
+  for (const { headers } of [long, list, stream]) t.equal(headers.get('x-route'), 'yes')
+})
+
+t.test('a hook of the host may leave an answer without its body, whatever it is', async (t) => {
+  const app = Fastify()
+  app.addHook('onSend', async (request, reply, payload) => {
+    if (request.headers['x-empty'] !== undefined) void reply.code(Number(request.headers['x-empty']))
+    return payload
+  })
+  const { url, layer } = await host(t, app, { maxStreams: 1 })
+  addLong(layer)
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+  t.teardown(() => agent.destroy())
+  for (const [status, message, headers] of [
+    ['204', modern('tools/call', { name: 'echo', arguments: { text: 'x'.repeat(20_000) } }), modernHeaders('tools/call', 'echo')],
+    ['304', modern('tools/call', { name: 'echo', arguments: { text: 'x'.repeat(20_000) } }), modernHeaders('tools/call', 'echo')],
+    ['204', modern('tools/list'), modernHeaders('tools/list')],
+    ['204', tells, tellsHeaders],
+    ['204', modern('subscriptions/listen', { notifications: { toolsListChanged: true } }), modernHeaders('subscriptions/listen')]
+  ] as const) {
+    const answer = await send(url, { agent, body: message, headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream', ...headers, 'x-empty': status } })
+    t.equal(answer.status, Number(status))
+    t.equal(answer.text, '')
+    if (status === '204') t.notOk('content-length' in answer.headers || 'content-type' in answer.headers)
+    t.equal((await send(url, { agent, body: modern('tools/list'), headers: { 'content-type': 'application/json', accept: 'application/json', ...modernHeaders('tools/list') } })).status, 200, 'the connection is there for the next')
+  }
+  const session = await handshake({ url })
+  const stream = await session.get()
+  t.equal(stream.status, 200, 'the listen has gone')
+  stream.leave()
+})
+
+t.test('hooks of the host that listen to a stream hear all of it, and its end', async (t) => {
+  const app = Fastify()
+  const heard: Record<string, string> = {}
+  const ended: string[] = []
+  // Not async: what listens to data has to be heard before it flows.
+  app.addHook('onSend', (request, _reply, payload, done) => {
+    if (payload instanceof Readable) {
+      const name = String(request.headers['x-name'])
+      heard[name] = ''
+      if (name !== 'listen') payload.on('data', (chunk: Buffer) => { heard[name] += chunk.toString() })
+      payload.once('close', () => { ended.push(name) })
+    }
+    done(null, payload)
+  })
+  const { url, layer } = await host(t, app)
+  addLong(layer)
+  const told = await post({ url }, tells, { ...tellsHeaders, 'x-name': 'call' })
+  t.equal(told.messages.length, 2)
+  const list = await postModern({ url }, 'tools/list', {}, { 'x-name': 'list' })
+  t.equal(list.messages[0].result.tools.length, 29)
+  const listening = await listenStream({ url }, { toolsListChanged: true }, 'L', { 'x-name': 'listen' })
+  await listening.next()
+  listening.leave()
+  await eventually(() => ended.length === 3)
+  t.same(ended.sort(), ['call', 'list', 'listen'])
+  t.same([heard['call'], heard['list']], [told.text, list.text])
+})
+
+t.test('a stream that is over before the host lets it go arrives whole, in its turn', async (t) => {
+  const app = Fastify()
+  let isOver = (): void => {}
+  app.addHook('onSend', async (_request, _reply, payload) => {
+    if (payload instanceof Readable) await new Promise<void>((resolve) => { isOver = resolve })
+    return payload
+  })
+  const { url, layer } = await host(t, app)
+  const message = '漢'.repeat(40_000)
+  layer.tool('tells', {}, async (_args, ctx) => {
+    await new Promise(setImmediate)
+    void ctx.progress(1, 2, message)
+    await new Promise(setImmediate)
+    void ctx.progress(2, 2, message)
+    setImmediate(setImmediate, () => isOver())
+    return 'done'
+  })
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+  t.teardown(() => agent.destroy())
+  for (let round = 0; round < 2; round++) {
+    const { messages } = await send(url, { agent, body: tells, headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream', ...tellsHeaders } })
+    t.same(messages.map(({ params, id }) => params?.message === message ? params.progress : id), [1, 2, 1])
+  }
+})
+
+t.test('a stream that begins with much text is no stalled one once it has been read', async (t) => {
+  const { url, layer } = await host(t, Fastify(), { keepAliveInterval: 60 })
+  let finish = (): void => {}
+  layer.tool('tells', {}, async (_args, ctx) => {
+    await new Promise(setImmediate)
+    await ctx.progress(1, 2, '漢'.repeat(40_000))
+    await new Promise<void>((resolve) => { finish = resolve })
+    return 'done'
+  })
+  const stream = await postStream({ url }, tells, tellsHeaders)
+  t.equal((await stream.next()).params.progress, 1)
+  for (let n = 0; n < 3; n++) t.match(await stream.comment(), 'keepalive')
+  finish()
+  t.equal((await stream.next()).id, 1)
+})
+
 t.test('whoever waits for room in a stream that the host holds up goes on once it is let go', async (t) => {
   // As large as that of the Nodes to come: what has waited fits in at once, and no 'drain' follows.
   const app = Fastify({ http: { highWaterMark: 1024 * 1024 } })
@@ -216,7 +356,7 @@ t.test('whoever waits for room in a stream that the host holds up goes on once i
     await second
     return 'done'
   })
-  const { messages } = await post({ url }, modern('tools/call', { name: 'tells', arguments: {}, _meta: { progressToken: 1 } }), modernHeaders('tools/call', 'tells'))
+  const { messages } = await post({ url }, tells, tellsHeaders)
   t.same(messages.map(({ params, id }) => params?.progress ?? id), [1, 2, 1])
 })
 

@@ -422,6 +422,7 @@ t.test('a tool that waits for its progress to be taken is as fast as the reader'
   const lines: string[] = []
   const output = new Writable({
     decodeStrings: false,
+    highWaterMark: 16 * 1024,
     write (chunk, _encoding, done) {
       lines.push(...String(chunk).split('\n').filter((line) => line !== ''))
       taken.push(done)
