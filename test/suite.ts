@@ -1,4 +1,4 @@
-// `npm test`: all tests, or the files that are named. `--redis`: those of the HTTP side once more, with sessions on a Redis of their own.
+// `npm test`: all tests, or the files that are named. `--http`: those of the HTTP side; `--redis`: these with sessions on a Redis of their own.
 // Under Node's runner: tap's own puts a loader into every process that a test starts, which takes longer than most of them live.
 
 import { readdirSync } from 'node:fs'
@@ -13,8 +13,9 @@ const HTTP = /^(http|field)[\\/]|^asking[\\/](live|resumable)\./
 const TIMEOUT = 300_000
 
 const onRedis = process.argv.includes('--redis')
-const named = process.argv.slice(2).filter((argument) => argument !== '--redis')
-const all = readdirSync(ROOT, { recursive: true }).map(String).filter((file) => file.endsWith('.test.js') && (!onRedis || HTTP.test(file))).sort()
+const onlyHttp = onRedis || process.argv.includes('--http')
+const named = process.argv.slice(2).filter((argument) => !argument.startsWith('--'))
+const all = readdirSync(ROOT, { recursive: true }).map(String).filter((file) => file.endsWith('.test.js') && (!onlyHttp || HTTP.test(file))).sort()
 const files = named.length > 0 ? named : all.map((file) => join(ROOT, file))
 
 const server = onRedis ? await RedisServer.start() : undefined
