@@ -21,13 +21,13 @@ export function useBodyParser (scope: FastifyInstance, bodyLimit: number): void 
 const kBody = Symbol('cloudg-mcp.body')
 
 /** What a hook of the host makes of a request says how much of the request that was. */
-type Payload = Readable & { receivedEncodedLength?: number, [kBody]?: Body }
+type Payload = Readable & { receivedEncodedLength?: number, [kBody]?: Body | undefined }
 
 // Listeners are called with the stream that they listen to. To take them off again costs as much as all the rest: what comes after the
 // end is not for them.
-function onData (this: Payload, chunk: Buffer | string): void { this[kBody]!.take(chunk) }
-function onEnd (this: Payload): void { this[kBody]!.end() }
-function onError (this: Payload, error: Error & { statusCode?: number }): void { this[kBody]!.fail(error) }
+function onData (this: Payload, chunk: Buffer | string): void { this[kBody]?.take(chunk) }
+function onEnd (this: Payload): void { this[kBody]?.end() }
+function onError (this: Payload, error: Error & { statusCode?: number }): void { this[kBody]?.fail(error) }
 
 /** A body while it arrives. Fastify's own reader copies each into a buffer of its own, and waits for more of one that a hook has read. */
 class Body {
@@ -35,7 +35,7 @@ class Body {
   /** NaN: not said. */
   readonly #declared: number
   readonly #limit: number
-  #done: Done | undefined
+  readonly #done: Done
   #chunks: Buffer[] | undefined
   #first: Buffer | undefined
   #length = 0
@@ -56,7 +56,6 @@ class Body {
   }
 
   take (chunk: Buffer | string): void {
-    if (this.#done === undefined) return
     const bytes = typeof chunk === 'string' ? Buffer.from(chunk) : chunk
     this.#length += bytes.length
     if (Math.max(this.#length, this.#payload.receivedEncodedLength ?? 0) > this.#limit) return this.#finish(new RefusalError(refusals.bodyTooLarge))
@@ -81,9 +80,8 @@ class Body {
   }
 
   #finish (error: Error | null, body?: unknown): void {
-    const done = this.#done
-    this.#done = this.#first = this.#chunks = undefined
-    done?.(error, body)
+    this.#payload[kBody] = undefined
+    this.#done(error, body)
   }
 }
 

@@ -62,8 +62,8 @@ export class Call implements CallPort, Member {
   cancelled = false
   /** It is answered with questions: whatever its handler still does is for nobody. */
   suspended = false
-  /** Run when the call ends, however it does. */
-  onEnd: (() => void) | undefined
+  /** What it has open: finished when the call ends, however it does. */
+  listening: { finish (): void } | undefined
   /** Handshake era: answers to an explicit `inputRequired()`. */
   answers: { responses: Record<string, unknown>, own: unknown } | undefined
   /** Who is told of its answer. */
@@ -268,6 +268,6 @@ export class Call implements CallPort, Member {
     }
     this.#ended = true
     this.#stopListening?.()
-    this.onEnd?.()
+    this.listening?.finish()
   }
 }

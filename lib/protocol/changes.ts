@@ -27,54 +27,53 @@ function keyOf (change: Change): string {
 /** Where the log of changes is: at this change, and at the one before it. */
 export interface Place { position: string, before: string }
 
-const always = (): boolean => true
-
-/** Someone who is told of changes, at its own pace. */
-export class Subscriber {
-  readonly #wants: (change: Change) => boolean
-  readonly #deliver: (change: Change, seen: string) => void | Promise<void>
-  readonly #onOverflow: () => void
+/** Someone who is told of changes, at its own pace. There are thousands: what each has of its own are methods, not functions. */
+export abstract class Subscriber {
   /** What waits, while there is something to wait for: room, or what was missed. */
   #pending: Map<string, { change: Change, before: string }> | undefined
   #latest = ''
   /** Where it was when it began, until it has caught up. */
   #from: string | undefined
-  readonly #isNew: (position: string) => boolean
-  /** It is told of what is in the log, and of nothing else. */
+  /** It is told of what is in the log, and of nothing else: up to where it has been told has to be exact. */
   readonly #loggedOnly: boolean
   /** What it has been told of before that was in the log. */
   #ahead: Set<string> | undefined
   #overflowed = false
   #closed = false
 
-  /**
-   * @param deliver `seen`: up to where everything has been delivered, this change included
-   * @param from where it has to catch up from
-   * @param isNew false for changes that it has been told of, perhaps by a process that was ahead of this one
-   * @param loggedOnly up to where it has been told has to be exact
-   */
-  constructor (wants: (change: Change) => boolean, deliver: (change: Change, seen: string) => void | Promise<void>, onOverflow: () => void, from?: string, isNew: (position: string) => boolean = always, loggedOnly = false) {
-    this.#wants = wants
-    this.#deliver = deliver
-    this.#onOverflow = onOverflow
+  /** @param from where it has to catch up from */
+  constructor (from?: string, loggedOnly = false) {
     this.#from = from
-    this.#isNew = isNew
     this.#loggedOnly = loggedOnly
     if (from !== undefined) this.#pending = new Map()
   }
 
+  protected abstract wants (change: Change): boolean
+
+  /**
+   * A promise where the reader is slow: it resolves when there is room.
+   * @param seen up to where everything has been delivered, this change included
+   */
+  protected abstract deliver (change: Change, seen: string): void | Promise<void>
+
+  /** More waits for the reader than is kept. */
+  protected abstract overflowed (): void
+
+  /** False for changes that it has been told of, perhaps by a process that was ahead of this one. */
+  protected isNew (_position: string): boolean { return true }
+
   /** @param place none where it is not in the log yet; it is offered again when it is */
   offer (change: Change, place?: Place): void {
     if (place === undefined) {
-      if (this.#closed || this.#loggedOnly || !this.#wants(change)) return
+      if (this.#closed || this.#loggedOnly || !this.wants(change)) return
       this.#ahead ??= new Set()
       this.#ahead.add(keyOf(change))
       this.#take(change, this.seen)
       return
     }
-    if (this.#closed || !this.#isNew(place.position)) return
+    if (this.#closed || !this.isNew(place.position)) return
     this.#latest = place.position
-    if (!this.#wants(change) || this.#ahead?.delete(keyOf(change)) === true) return
+    if (!this.wants(change) || this.#ahead?.delete(keyOf(change)) === true) return
     this.#take(change, place.before)
   }
 
@@ -93,12 +92,12 @@ export class Subscriber {
     const pending = new Map<string, { change: Change, before: string }>()
     let before = this.#from
     for (const { change, position } of missed) {
-      if (this.#wants(change)) this.#keep(pending, change, before)
+      if (this.wants(change)) this.#keep(pending, change, before)
       before = position
     }
     for (const { change, before } of this.#pending!.values()) this.#keep(pending, change, before)
     this.#pending = pending
-    this.#latest ||= this.#isNew(upTo) ? upTo : this.#from
+    this.#latest ||= this.isNew(upTo) ? upTo : this.#from
     this.#from = undefined
     this.#drain()
   }
@@ -110,7 +109,7 @@ export class Subscriber {
       pending.set(key, { change, before })
     } else if (!this.#overflowed) {
       this.#overflowed = true
-      this.#onOverflow()
+      this.overflowed()
     }
   }
 
@@ -130,7 +129,7 @@ export class Subscriber {
   /** A reader that fails is its transport's affair, and nobody else's. */
   #tell (change: Change): void | Promise<void> {
     try {
-      return this.#deliver(change, this.seen)
+      return this.deliver(change, this.seen)
     } catch {
       return undefined
     }
@@ -153,7 +152,38 @@ export class Subscriber {
 }
 
 /** An open `subscriptions/listen`. */
-export interface Listen { subscriber: Subscriber, close: () => void }
+export interface Listen extends Subscriber { finish (): void }
+
+/** A session of the handshake era, with what its stream is told of. */
+class SessionSubscriber extends Subscriber {
+  readonly #changes: Changes
+  readonly #session: Session
+  readonly #after: string | undefined
+
+  constructor (changes: Changes, session: Session, from: string | undefined, loggedOnly: boolean) {
+    super(from, loggedOnly)
+    this.#changes = changes
+    this.#session = session
+    this.#after = from
+  }
+
+  protected wants ({ kind, uri }: Change): boolean {
+    const { era, record, subscriptions } = this.#session
+    return era === 'handshake' && record.initialized && (kind !== 'resource' || subscriptions.has(uri!))
+  }
+
+  protected deliver (change: Change, seen: string): void | Promise<void> {
+    return this.#session.send(this.#changes.sharedNotification(change), seen)
+  }
+
+  protected overflowed (): void {
+    this.#changes.warnOverflow('session')
+  }
+
+  protected override isNew (position: string): boolean {
+    return this.#after === undefined || this.#session.server.backplane.isAfter(position, this.#after)
+  }
+}
 
 export class Changes {
   readonly #server: ProtocolServer
@@ -205,12 +235,7 @@ export class Changes {
    * @returns tells it what it has missed until now, each change once, under the rules of the live ones
    */
   addSession (session: Session, from?: string, loggedOnly = false): () => Promise<void> {
-    const wants = (change: Change): boolean => session.era === 'handshake' && session.record.initialized &&
-      (change.kind !== 'resource' || session.subscriptions.has(change.uri!))
-    const deliver = (change: Change, seen: string): void | Promise<void> => session.send(this.#sharedNotification(change), seen)
-    const { backplane } = this.#server
-    const isNew = from === undefined ? undefined : (position: string): boolean => backplane.isAfter(position, from)
-    const subscriber = new Subscriber(wants, deliver, () => this.#warn('session'), from, isNew, loggedOnly)
+    const subscriber = new SessionSubscriber(this, session, from, loggedOnly)
     this.#sessions.get(session)?.close()
     this.#sessions.set(session, subscriber)
     const upTo = this.#told
@@ -239,23 +264,21 @@ export class Changes {
     this.#listens.delete(listen)
   }
 
-  warnOverflow (): void {
-    this.#warn('listen stream')
+  /** @internal */
+  warnOverflow (what: string): void {
+    this.#server.log.warn(`a ${what} reads too slowly: changes beyond ${MAX_PENDING} are dropped`)
   }
 
   closeListens (): void {
-    for (const listen of [...this.#listens]) listen.close()
+    for (const listen of [...this.#listens]) listen.finish()
   }
 
   close (): void {
     for (const stop of this.#stop) stop()
   }
 
-  #warn (what: string): void {
-    this.#server.log.warn(`a ${what} reads too slowly: changes beyond ${MAX_PENDING} are dropped`)
-  }
-
-  #sharedNotification (change: Change): RpcNotification {
+  /** @internal */
+  sharedNotification (change: Change): RpcNotification {
     const key = keyOf(change)
     let message = this.#shared.get(key)
     if (message === undefined) {
@@ -284,7 +307,7 @@ export class Changes {
       const { position } = next
       const place = position === undefined ? undefined : { position, before: this.#told }
       this.#told = position ?? this.#told
-      const readers = [...this.#sessions.values(), ...Array.from(this.#listens, (listen) => listen.subscriber)]
+      const readers = [...this.#sessions.values(), ...this.#listens]
       if (!this.#tellAll(next.change, place, readers, 0)) return
     }
     this.#draining = false

@@ -6,6 +6,7 @@ import type { Params, Result } from '../../jsonrpc.js'
 import { codes, isObject, RpcError } from '../../jsonrpc.js'
 import { atExpiry } from '../../principal.js'
 import type { Call } from '../call.js'
+import type { Listen } from '../changes.js'
 import { changeNotification, Subscriber } from '../changes.js'
 import { META } from '../era.js'
 import { invalidParams } from '../params.js'
@@ -25,11 +26,6 @@ function honoured (wish: Record<string, unknown>): Filter {
     ...(wish.resourcesListChanged === true && { resourcesListChanged: true }),
     ...(texts.length > 0 && { resourceSubscriptions: texts })
   }
-}
-
-function wants (filter: Filter): (change: Change) => boolean {
-  const uris = filter.resourceSubscriptions && new Set(filter.resourceSubscriptions)
-  return ({ kind, uri }) => kind === 'resource' ? uris?.has(uri!) === true : filter[`${kind}ListChanged`] === true
 }
 
 const nothing = (): void => {}
@@ -52,26 +48,61 @@ async function watch (call: Call, filter: Filter): Promise<() => void> {
   }
 }
 
+/** One that is open. It is over when its client leaves or cancels, when it is finished here, or when its caller's credentials end. */
+class OpenListen extends Subscriber implements Listen {
+  readonly #call: Call
+  readonly #filter: Filter
+  readonly #uris: ReadonlySet<string> | undefined
+  readonly #meta: Record<string, unknown>
+  readonly #unwatch: () => void
+  readonly #settle: () => void
+  readonly #forgetExpiry: () => void
+
+  constructor (call: Call, filter: Filter, meta: Record<string, unknown>, unwatch: () => void, settle: () => void) {
+    super()
+    this.#call = call
+    this.#filter = filter
+    this.#uris = filter.resourceSubscriptions && new Set(filter.resourceSubscriptions)
+    this.#meta = meta
+    this.#unwatch = unwatch
+    this.#settle = settle
+    this.#forgetExpiry = atExpiry(call.principal, () => this.finish())
+  }
+
+  protected wants ({ kind, uri }: Change): boolean {
+    return kind === 'resource' ? this.#uris?.has(uri!) === true : this.#filter[`${kind}ListChanged`] === true
+  }
+
+  protected deliver (change: Change): void | Promise<void> {
+    return this.#call.notify(changeNotification(change, this.#meta))
+  }
+
+  protected overflowed (): void {
+    this.#call.server.changes.warnOverflow('listen stream')
+  }
+
+  finish (): void {
+    this.#forgetExpiry()
+    this.#call.server.changes.removeListen(this)
+    this.#unwatch()
+    this.#settle()
+  }
+}
+
 export async function listen (call: Call, params: Params): Promise<Result> {
   const { notifications } = params
   if (!isObject(notifications)) throw invalidParams('subscriptions/listen requires a notifications filter')
   const filter = honoured(notifications)
   const meta = { [META.subscriptionId]: call.requestId }
-  const { changes } = call.server
   const unwatch = await watch(call, filter)
   await new Promise<void>((resolve, reject) => {
     if (call.ended) return resolve(unwatch())
-    const subscriber = new Subscriber(wants(filter), (change) => call.notify(changeNotification(change, meta)), () => changes.warnOverflow())
-    const entry = { subscriber, close: () => done(resolve) }
-    const keep = atExpiry(call.principal, () => entry.close())
-    const done = (settle: () => void): void => {
-      keep()
-      changes.removeListen(entry)
-      unwatch()
-      settle()
+    const opened = new OpenListen(call, filter, meta, unwatch, resolve)
+    if (!call.server.changes.addListen(opened)) {
+      reject(new RpcError(codes.internalError, 'Subscription limit reached'))
+      return opened.finish()
     }
-    if (!changes.addListen(entry)) return done(() => reject(new RpcError(codes.internalError, 'Subscription limit reached')))
-    call.onEnd = () => done(resolve)
+    call.listening = opened
     void call.notify({ jsonrpc: '2.0', method: 'notifications/subscriptions/acknowledged', params: { notifications: filter, _meta: meta } })
   })
   return stamp({ _meta: meta }, call.server.serverInfo(call.protocolVersion), undefined)
