@@ -12,7 +12,9 @@ const LONG = 16 * 1024
 
 export abstract class DirectBody extends Readable {
   /** A hook of the host listens to it, to its data or to its end. */
-  get isHeard (): boolean { return this.readableFlowing !== null || this.eventNames().length > 0 }
+  get isHeard (): boolean {
+    return this.readableFlowing !== null || this.listenerCount('end') > 0 || this.listenerCount('close') > 0 || this.listenerCount('error') > 0
+  }
 
   /** Writes what it has to the response, whose head has been written; nobody reads it after that. */
   abstract writeTo (response: ServerResponse, log: FastifyBaseLogger): void
