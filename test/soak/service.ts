@@ -61,7 +61,13 @@ export async function start (t: Test, options: CloudgMcpOptions): Promise<Child>
   }
 }
 
+function count (constructor: Function): number {
+  return queryObjects(constructor, { format: 'count' })
+}
+
 async function serve (options: CloudgMcpOptions): Promise<void> {
+  // The prototypes of the kinds of subscribers pass for subscribers.
+  const kinds = count(Subscriber)
   const backplane = memoryBackplane()
   const app = fastify()
   const { layer } = createKit()
@@ -82,8 +88,7 @@ async function serve (options: CloudgMcpOptions): Promise<void> {
   })
 
   async function held (): Promise<Held> {
-    const count = (constructor: Function): number => queryObjects(constructor, { format: 'count' })
-    const objects = { sessions: count(Session), calls: count(Call), streams: count(EventStream), subscribers: count(Subscriber) }
+    const objects = { sessions: count(Session), calls: count(Call), streams: count(EventStream), subscribers: count(Subscriber) - kinds }
     globalThis.gc!()
     return {
       sessions: await backplane.countSessions(),
