@@ -168,8 +168,8 @@ class SessionSubscriber extends Subscriber {
   }
 
   protected wants ({ kind, uri }: Change): boolean {
-    const { era, record, subscriptions } = this.#session
-    return era === 'handshake' && record.initialized && (kind !== 'resource' || subscriptions.has(uri!))
+    const { era, record } = this.#session
+    return era === 'handshake' && record.initialized && (kind !== 'resource' || this.#session.subscriptions.has(uri!))
   }
 
   protected deliver (change: Change, seen: string): void | Promise<void> {

@@ -654,3 +654,15 @@ t.test('a slow listener is told once of what has changed meanwhile', async (t) =
   }
   t.same(got.map(({ method }) => method.split('/')[1]), ['subscriptions', 'tools', 'prompts', 'tools'])
 })
+
+t.test('a session that subscribes to nothing keeps nothing of what it is told', async (t) => {
+  const { layer } = createKit()
+  const { session, sent } = await connectAt('2025-11-25', layer)
+  let looked = 0
+  const { get } = Object.getOwnPropertyDescriptor(Object.getPrototypeOf(session), 'subscriptions')!
+  Object.defineProperty(session, 'subscriptions', { get: () => { looked++; return get!.call(session) } })
+  for (const kind of ['tools', 'prompts', 'resources'] as const) layer.notifyChanged(kind)
+  await settled()
+  t.equal(sent.length, 3)
+  t.equal(looked, 0, 'to look makes a set')
+})
