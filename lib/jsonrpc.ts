@@ -89,8 +89,8 @@ function isJson (value: unknown): boolean {
 // What goes out more than once is turned into text once: list pages, and changes that many are told of.
 const remembered = new WeakMap<object, Text>()
 interface Text { readonly json: string, rest?: Buffer }
-// Characters from which on a copy costs more than a second part.
-const LONG = 16 * 1024
+/** Characters from which on a copy of a text costs more than to send it as a part of its own. */
+export const LONG = 16 * 1024
 
 /** Remembers the JSON text of `value`, which must not change after this. */
 export function remember<T extends object> (value: T): T {

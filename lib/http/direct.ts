@@ -6,9 +6,7 @@ import type { FastifyBaseLogger, FastifyInstance, FastifyReply, FastifyRequest }
 import type { OutgoingHttpHeaders } from 'node:http'
 import { ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
-
-// Characters from which on a copy costs more than a part more.
-const LONG = 16 * 1024
+import { LONG } from '../jsonrpc.js'
 
 export abstract class DirectBody extends Readable {
   /** A hook of the host listens to it, to its data or to its end. */
@@ -48,6 +46,7 @@ export class TwoPartBody extends DirectBody {
 /** The last onSend hook of the plugin's routes: what plugins of the host add to a route in their onRoute hooks comes before it. */
 export function useDirect (scope: FastifyInstance): void {
   scope.addHook('onRoute', (route) => {
+    // Fastify tells twice of a route that it has with and without a slash at its end.
     if (route.config?.mcp === true) route.onSend = [...[route.onSend ?? []].flat().filter((hook) => hook !== sendDirectly), sendDirectly]
   })
 }

@@ -387,7 +387,7 @@ t.test('a header of the host that cannot be sent is an error of that answer, wha
     return payload
   })
   const { url, layer } = await host(t, app, { maxStreams: 1 })
-  for (let n = 0; n < 20; n++) layer.tool(`tool_${n}`, { description: 'x'.repeat(2000) }, () => 'ok')
+  addLong(layer)
   const breaking = { 'x-break': 'yes' }
   const session = await handshake({ url })
   for (let round = 0; round < 2; round++) {
